@@ -1,0 +1,1 @@
+"""Hemiola: one service that generates text, images and video."""
