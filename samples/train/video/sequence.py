@@ -35,14 +35,24 @@ def norm_silu(x_NCHW: Tensor, gamma: Tensor) -> Tensor:
     return F.silu((x_NCHW / norm).to(x_NCHW.dtype) * gamma)
 
 
-def stack_past(x_NCHW: Tensor, frames: int, stride: int = 1, pad: bool = True) -> Tensor:
-    """[N, C, H, W] -> [N', 3C, H, W]: each frame behind its two predecessors (zeros before the first when `pad`)."""
-    x = x_NCHW.unflatten(0, (-1, frames))
-    if pad:
-        x = torch.cat([torch.zeros_like(x[:, :1]), torch.zeros_like(x[:, :1]), x], 1)
-    count = (x.shape[1] - 3) // stride + 1
-    taps = [x[:, tap : tap + (count - 1) * stride + 1 : stride] for tap in range(3)]
-    return torch.cat(taps, 2).flatten(0, 1)
+def split_frames(x_NCHW: Tensor, frames: int) -> Tensor:
+    """[B * T, C, H, W] in channels-last memory -> [B, T, H, W, C], contiguous without a copy."""
+    return x_NCHW.permute(0, 2, 3, 1).unflatten(0, (-1, frames))
+
+
+def join_frames(x_BTHWC: Tensor) -> Tensor:
+    """The way back from `split_frames`; a contiguous input becomes channels-last memory."""
+    return x_BTHWC.flatten(0, 1).permute(0, 3, 1, 2)
+
+
+def stack_past(x_BTHWC: Tensor, stride: int = 1, pad: bool = True) -> Tensor:
+    """-> [B * T', 3C, H, W]: each frame behind its two predecessors (zeros before the first when `pad`).
+
+    Concatenating in the last dimension keeps channels-last memory; torch.cat would not do so for [B, T, C, H, W].
+    """
+    x = F.pad(x_BTHWC, (0, 0, 0, 0, 0, 0, 2, 0)) if pad else x_BTHWC
+    span = (x.shape[1] - 3) // stride * stride + 1
+    return join_frames(torch.cat([x[:, tap : tap + span : stride] for tap in range(3)], -1))
 
 
 def stacked_weight(weight_OCTHW: Tensor) -> Tensor:
@@ -106,7 +116,7 @@ class SequenceVae(nn.Module):
             return F.conv2d(x, weight[:, :, 0], conv.bias, padding=padding)
         if frames == 1:
             return F.conv2d(x, weight[:, :, -1], conv.bias, padding=padding)
-        return F.conv2d(stack_past(x, frames), stacked_weight(weight), conv.bias, padding=padding)
+        return F.conv2d(stack_past(split_frames(x, frames)), stacked_weight(weight), conv.bias, padding=padding)
 
     def _residual(self, block: WanResidualBlock, x: Tensor, frames: int) -> Tensor:
         shortcut = x if isinstance(block.conv_shortcut, nn.Identity) else self._conv(block.conv_shortcut, x, frames)
@@ -131,17 +141,16 @@ class SequenceVae(nn.Module):
 
     def _double_frames(self, conv: WanCausalConv3d, x: Tensor, frames: int) -> tuple[Tensor, int]:
         """Frame 0 passes; the causal convolution starts afresh at frame 1 and gives two frames for each."""
-        first, rest = x.unflatten(0, (-1, frames)).split([1, frames - 1], 1)
-        pairs = F.conv2d(stack_past(rest.flatten(0, 1), frames - 1), stacked_weight(conv.weight), conv.bias)
-        pairs = pairs.unflatten(1, (2, -1)).flatten(0, 1).unflatten(0, (first.shape[0], 2 * (frames - 1)))
-        return torch.cat([first, pairs], 1).flatten(0, 1).contiguous(memory_format=torch.channels_last), 2 * frames - 1
+        first, rest = split_frames(x, frames).split([1, frames - 1], 1)
+        pairs = split_frames(F.conv2d(stack_past(rest), stacked_weight(conv.weight), conv.bias), frames - 1)
+        pairs = torch.stack(pairs.chunk(2, -1), 2).flatten(1, 2)  # B, T, 2, H, W, C -> B, 2T, H, W, C
+        return join_frames(torch.cat([first, pairs], 1)), 2 * frames - 1
 
     def _halve_frames(self, conv: WanCausalConv3d, x: Tensor, frames: int) -> tuple[Tensor, int]:
         """Frame 0 passes; then frames (0, 1, 2), (2, 3, 4), ... give one each."""
-        half = (frames - 1) // 2
-        rest = F.conv2d(stack_past(x, frames, stride=2, pad=False), stacked_weight(conv.weight), conv.bias)
-        first = x.unflatten(0, (-1, frames))[:, :1]
-        return torch.cat([first, rest.unflatten(0, (-1, half))], 1).flatten(0, 1), half + 1
+        clip, half = split_frames(x, frames), (frames - 1) // 2
+        rest = F.conv2d(stack_past(clip, stride=2, pad=False), stacked_weight(conv.weight), conv.bias)
+        return join_frames(torch.cat([clip[:, :1], split_frames(rest, half)], 1)), half + 1
 
 
 @torch.no_grad()
