@@ -85,7 +85,7 @@ _TWO_COLOUR: dict[str, tuple[str, ...]] = {
     "checker": ("on a {a} and {b} checkerboard", "on a {a} and {b} checkered background", "on {a} and {b} squares"),
     "dots": ("on {b} with {a} dots", "on a {b} background with {a} dots", "on {a} polka dots on {b}"),
 }
-_STRIPES = {
+_STRIPES: dict[bool, tuple[str, ...]] = {
     True: (
         "on {a} and {b} vertical stripes",
         "on vertical {a} and {b} stripes",
@@ -97,7 +97,7 @@ _STRIPES = {
         "on a background of horizontal {a} and {b} stripes",
     ),
 }
-_GRADIENT = {
+_GRADIENT: dict[bool, tuple[str, ...]] = {
     True: ("on a gradient from {a} on the left to {b} on the right", "on a horizontal gradient from {a} to {b}"),
     False: ("on a {a} to {b} gradient", "on a gradient from {a} to {b}", "on a background fading from {a} to {b}"),
 }
