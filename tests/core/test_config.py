@@ -1,0 +1,114 @@
+"""What is asked of an engine becomes one record with nothing left open, or an error that names the field."""
+
+from pathlib import Path
+
+import pytest
+
+from hemiola.core.config import (
+    CPU_ARENA_BYTES,
+    EngineConfig,
+    Environment,
+    Machine,
+    read_environment,
+    resolve,
+    wait_passively,
+)
+from hemiola.core.errors import CannotFit, InvalidRequest
+
+GIB = 1 << 30
+CPU = Machine(num_cores=8)
+GPU = Machine(num_cores=16, gpu_names=("Some GPU", "Some GPU"), gpu_bytes=(80 * GIB, 80 * GIB))
+CALM = Environment()
+
+
+def test_on_a_cpu_all_is_filled_in_and_says_why() -> None:
+    resolved = resolve(EngineConfig(), CPU, environment=CALM)
+    assert (resolved.device, resolved.dtype, resolved.is_gpu) == ("cpu", "float32", False)
+    assert (resolved.threads, resolved.memory_bytes, resolved.quantum_s) == (7, CPU_ARENA_BYTES, 0.100)
+    lines = resolved.lines()
+    assert "threads: 7 (auto: all of 8 cores but one)" in lines
+    assert "memory_bytes: 512 MiB (default on a CPU)" in lines
+    assert "device: cpu (auto: no CUDA device is visible)" in lines
+    assert "policy: deadline" in lines
+
+
+def test_one_core_still_gives_one_thread() -> None:
+    assert resolve(EngineConfig(), Machine(num_cores=1), environment=CALM).threads == 1
+
+
+def test_on_a_gpu_the_arena_gets_what_weights_and_activations_leave() -> None:
+    without = resolve(EngineConfig(), GPU, environment=CALM)
+    with_weights = resolve(EngineConfig(), GPU, weight_bytes=16 * GIB, environment=CALM)
+    assert (without.device, without.dtype, without.quantum_s) == ("cuda:0", "bfloat16", 0.010)
+    assert without.memory_bytes - with_weights.memory_bytes == 16 * GIB
+    assert with_weights.memory_bytes < 64 * GIB
+    assert "16,384 MiB of weights" in with_weights.notes["memory_bytes"]
+
+
+def test_weights_that_fill_the_gpu_are_refused_with_both_figures() -> None:
+    with pytest.raises(CannotFit) as caught:
+        resolve(EngineConfig(), GPU, weight_bytes=90 * GIB, environment=CALM)
+    assert caught.value.bytes_needed > 90 * GIB
+    assert caught.value.bytes_available < 80 * GIB
+
+
+def test_an_arena_larger_than_the_gpu_has_left_is_refused() -> None:
+    with pytest.raises(CannotFit):
+        resolve(EngineConfig(memory_bytes=79 * GIB), GPU, weight_bytes=16 * GIB, environment=CALM)
+
+
+def test_what_was_asked_is_kept_without_a_note() -> None:
+    asked = EngineConfig(device="cuda:1", dtype="float16", memory_bytes=GIB, host_bytes=0, threads=3, quantum_s=0.02)
+    resolved = resolve(asked, GPU, environment=CALM)
+    assert (resolved.device, resolved.dtype, resolved.memory_bytes) == ("cuda:1", "float16", GIB)
+    assert (resolved.host_bytes, resolved.threads, resolved.quantum_s) == (0, 3, 0.02)
+    assert set(resolved.notes) == {"max_batch_tokens"}
+
+
+@pytest.mark.parametrize(
+    ("config", "field", "allowed"),
+    [
+        (EngineConfig(device="cuda:7"), "device", "cpu"),
+        (EngineConfig(dtype="float8"), "dtype", "bfloat16"),
+        (EngineConfig(threads=0), "threads", "1"),
+        (EngineConfig(memory_bytes=0), "memory_bytes", "1"),
+        (EngineConfig(host_bytes=-1), "host_bytes", "0"),
+        (EngineConfig(load_format="pickle"), "load_format", "dummy"),
+    ],
+)
+def test_an_impossible_value_names_the_field_and_what_is_allowed(
+    config: EngineConfig, field: str, allowed: str
+) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        resolve(config, CPU, environment=CALM)
+    assert caught.value.param == field
+    assert allowed in caught.value.message
+
+
+def test_the_environment_is_read_from_the_variables_given() -> None:
+    variables = {"HEMIOLA_DEMO_MODELS": "/models", "HEMIOLA_THREADS": "3", "HF_HUB_OFFLINE": "1", "HF_HOME": "/hf"}
+    assert read_environment(variables) == Environment(
+        demo_models=Path("/models"), threads=3, is_offline=True, hub_cache=Path("/hf/hub")
+    )
+    assert read_environment({}).is_offline is False
+    assert read_environment({"HF_HUB_OFFLINE": "0"}).is_offline is False
+
+
+def test_a_thread_count_from_the_environment_is_used_unless_one_was_asked_for() -> None:
+    env = Environment(threads=2)
+    assert resolve(EngineConfig(), CPU, environment=env).threads == 2
+    assert resolve(EngineConfig(threads=5), CPU, environment=env).threads == 5
+
+
+def test_a_nonsensical_thread_count_in_the_environment_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="HEMIOLA_THREADS"):
+        read_environment({"HEMIOLA_THREADS": "many"})
+
+
+def test_waiting_is_passive_unless_the_user_said_otherwise() -> None:
+    fresh: dict[str, str] = {}
+    wait_passively(fresh)
+    assert fresh == {"OMP_WAIT_POLICY": "PASSIVE"}
+    chosen = {"OMP_WAIT_POLICY": "ACTIVE"}
+    wait_passively(chosen)
+    assert chosen == {"OMP_WAIT_POLICY": "ACTIVE"}
