@@ -19,7 +19,7 @@ from diffusers import AutoencoderKLWan
 from torch import Tensor
 
 from samples.train.video.checkpoint import load_parts, save_parts
-from samples.train.video.clips import ClipPool
+from samples.train.video.clips import ClipPool, ClipSource
 from samples.train.video.losses import kl_per_value, reconstruction_loss
 from samples.train.video.models import LATENT_CHANNELS, SHAPES, Shape
 from samples.train.video.sequence import NormSilu, SequenceVae, inflate_from_images, norm_silu
@@ -36,6 +36,8 @@ class Settings:
     frames_batch: int = 128
     clips_batch: int = 16
     pool_clips: int = 4096
+    replaced_clips: int = 256
+    replace_every: int = 400
     first_stage: float = 0.35
     evaluation: float = 0.06
     rate: float = 2e-3
@@ -120,7 +122,8 @@ class Trainer:
                 print(f"{name} step {step} {elapsed:.0f} s loss {loss:.4f} PSNR {decibel:.2f} KL {kl:.2f} norm {norm:.2f}", flush=True)
                 assert loss == loss, "the loss is not a number"
             step += 1
-            self.pool.refresh(step)
+            if step % self.settings.replace_every == 0:
+                self.pool.replace(self.settings.replaced_clips)
         print(f"{name}: {step} steps in {clock.elapsed - start:.0f} s", flush=True)
 
     def averaged(self, shape: Shape) -> AutoencoderKLWan:
@@ -188,7 +191,7 @@ def train(shape: Shape, settings: Settings, out: Path, device: torch.device, see
         vae.load_state_dict({name.removeprefix("vae."): value for name, value in state.items()})
     else:
         inflate_from_images(vae)
-    pool = ClipPool.rendered(settings.pool_clips, seed, device)
+    pool = ClipPool(ClipSource(seed, device), settings.pool_clips)
     print(f"{len(pool.clips)} clips rendered after {clock.elapsed:.0f} s", flush=True)
     trainer = Trainer(vae.to(device), pool, settings, device)
     left = settings.seconds * (1 - settings.evaluation) - clock.elapsed
@@ -201,7 +204,8 @@ def train(shape: Shape, settings: Settings, out: Path, device: torch.device, see
     trainer.stage("clips", lambda: pool.draw_clips(settings.clips_batch), schedule, clock)
 
     final = trainer.averaged(shape)
-    unseen = ClipPool.rendered(settings.evaluation_clips, HELD_OUT_SEED, device).clips
+    source = ClipSource(HELD_OUT_SEED, device)
+    unseen = source.render(source.scenes(settings.evaluation_clips))
     figures: dict[str, object] = {"seed": seed, "seconds": round(clock.elapsed), "psnr_96x96x17": frame_quality(final, unseen)}
     figures["psnr_96x96x9"] = frame_quality(final, unseen[:64, ::2])
     print(json.dumps(figures, indent=1), flush=True)
@@ -220,7 +224,7 @@ def main() -> None:
     options = parser.parse_args()
     settings = Settings(options.seconds)
     if options.toy:
-        settings = Settings(options.seconds, 4, 1, 8, evaluation_clips=2, log_every=1)
+        settings = Settings(options.seconds, 4, 1, 8, 2, 4, evaluation_clips=2, log_every=1)
     train(SHAPES["toy" if options.toy else "shipped"], settings, options.out, torch.device(options.device), options.seed, options.resume)
 
 
