@@ -1,0 +1,23 @@
+"""The memory of one device: an arena of spans, leases and pages; prefix caches; the host tier; the ledger."""
+
+from .arena import Arena, Need
+from .host import HostCopy, HostTier
+from .lease import Lease, SharedLease
+from .ledger import Ledger
+from .pages import PageClass
+from .promises import Promise
+from .radix import Match, PrefixCache
+
+__all__ = [
+    "Arena",
+    "HostCopy",
+    "HostTier",
+    "Lease",
+    "Ledger",
+    "Match",
+    "Need",
+    "PageClass",
+    "PrefixCache",
+    "Promise",
+    "SharedLease",
+]

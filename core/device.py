@@ -1,0 +1,104 @@
+"""What a device is, and which launched steps on it are complete.
+
+`InFlight` counts steps per lane and delays callbacks until the steps that were in flight are complete; bytes
+retire through it. It does not know what a step does, nor who launches it.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+Writer = tuple[str, int]
+"""(lane, sequence) of a launch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What a device is.
+
+    Fields:
+        kind: `cpu` or `cuda`.
+        name: for people.
+        total_bytes: its memory; on a CPU what the machine has.
+        num_units: SMs; on a CPU the cores this process may use.
+    """
+
+    kind: str
+    name: str
+    total_bytes: int
+    num_units: int
+
+
+def describe_device(device: str | torch.device) -> Device:
+    """The description of a torch device."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        found = torch.cuda.get_device_properties(device)
+        return Device("cuda", found.name, found.total_memory, found.multi_processor_count)
+    total_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Device("cpu", "CPU", total_bytes, len(os.sched_getaffinity(0)))
+
+
+class Fence(Protocol):
+    """The end of a launched step, as a point that other lanes can wait for on the device (on CUDA an event)."""
+
+    def hold(self, lane: str) -> None:
+        """Makes what is launched on `lane` from now on start after this point; never waits on the host."""
+        ...
+
+
+class InFlight:
+    """Which steps were launched and are not complete, per lane. Lanes complete in order of their sequence."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, deque[tuple[int, Fence | None]]] = {}
+        self._retiring: deque[tuple[dict[str, int], Callable[[], object]]] = deque()
+        self.is_idle = True
+
+    def launched(self, lane: str, sequence: int, fence: Fence | None = None) -> None:
+        """A step is on its way. Its fence is None where launches are complete when they return (a CPU)."""
+        running = self._running.setdefault(lane, deque())
+        if running and sequence <= running[-1][0]:
+            raise ValueError(f"Lane '{lane}' launched {sequence} after {running[-1][0]}: sequences must grow.")
+        running.append((sequence, fence))
+        self.is_idle = False
+
+    def completed(self, lane: str, sequence: int) -> None:
+        """Steps of the lane up to `sequence` are complete; runs what waited for just that."""
+        running = self._running.get(lane, ())
+        while running and running[0][0] <= sequence:
+            running.popleft()
+        self.is_idle = not any(self._running.values())
+        while self._retiring and self._is_past(self._retiring[0][0]):
+            self._retiring.popleft()[1]()
+
+    def is_complete(self, writer: Writer) -> bool:
+        """Whether that launch is complete (or never was in flight here)."""
+        lane, sequence = writer
+        running = self._running.get(lane)
+        return not running or sequence < running[0][0]
+
+    def retire(self, callback: Callable[[], object]) -> None:
+        """Runs the callback once everything that is in flight now is complete: at once when nothing is."""
+        if self.is_idle:
+            callback()
+        else:
+            last = {lane: running[-1][0] for lane, running in self._running.items() if running}
+            self._retiring.append((last, callback))
+
+    def order_after(self, lane: str, writer: Writer | None) -> None:
+        """What is launched on `lane` from now on starts after `writer`; nothing to do within one lane."""
+        if writer is None or writer[0] == lane or self.is_complete(writer):
+            return
+        for sequence, fence in self._running[writer[0]]:
+            if sequence >= writer[1]:
+                if fence is not None:
+                    fence.hold(lane)
+                return
+
+    def _is_past(self, last: dict[str, int]) -> bool:
+        return all(self.is_complete(writer) for writer in last.items())

@@ -1,0 +1,87 @@
+"""Free byte ranges of a buffer, merged, in address order. Knows offsets only, not what takes the ranges."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+ALIGNMENT = 256
+"""Every lease starts at a multiple of this, in bytes."""
+
+
+def aligned(nbytes: int) -> int:
+    """The bytes that a lease of `nbytes` occupies."""
+    return max(-(-nbytes // ALIGNMENT), 1) * ALIGNMENT
+
+
+class Extents:
+    """Which ranges of [0, nbytes) are free. Neighbours are always merged.
+
+    `span_bytes` guides `place`: ranges are chosen so that as few wholly free spans as possible are broken.
+    """
+
+    def __init__(self, nbytes: int, span_bytes: int) -> None:
+        self.nbytes = nbytes
+        self.span_bytes = span_bytes
+        self._starts = [0] if nbytes else []
+        self._ends = [nbytes] if nbytes else []
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """(start, end) of each free range."""
+        return iter(zip(self._starts, self._ends, strict=True))
+
+    @property
+    def num_free_bytes(self) -> int:
+        return sum(self._ends) - sum(self._starts)
+
+    def place(self, nbytes: int) -> int | None:
+        """Where a run of `nbytes` best goes: few free spans broken, then a tight hole, then a high address."""
+        best: tuple[int, int, int] | None = None
+        for start, end in self:
+            if end - start < nbytes:
+                continue
+            whole = self._whole_spans(start, end)
+            at_end = (whole - self._whole_spans(start, end - nbytes), end - start, nbytes - end)
+            at_start = (whole - self._whole_spans(start + nbytes, end), end - start, -start)
+            best = min(at_end, at_start) if best is None else min(best, at_end, at_start)
+        return None if best is None else -best[2]
+
+    def place_span(self) -> int | None:
+        """The index of the lowest span that is wholly free."""
+        for start, end in self:
+            first = -(-start // self.span_bytes)
+            if (first + 1) * self.span_bytes <= end:
+                return first
+        return None
+
+    @property
+    def num_whole_spans(self) -> int:
+        return sum(self._whole_spans(start, end) for start, end in self)
+
+    def take(self, start: int, nbytes: int) -> None:
+        """Marks a free range as taken."""
+        i = bisect_right(self._starts, start) - 1
+        if i < 0 or start + nbytes > self._ends[i]:
+            raise ValueError(f"Bytes {start} to {start + nbytes} are not free.")
+        end, self._ends[i] = self._ends[i], start
+        if start + nbytes < end:
+            self._starts.insert(i + 1, start + nbytes)
+            self._ends.insert(i + 1, end)
+        if self._starts[i] == start:
+            del self._starts[i], self._ends[i]
+
+    def give(self, start: int, nbytes: int) -> None:
+        """Marks a taken range as free."""
+        end = start + nbytes
+        i = bisect_left(self._starts, start)
+        if (i > 0 and self._ends[i - 1] > start) or (i < len(self._starts) and self._starts[i] < end):
+            raise ValueError(f"Bytes {start} to {end} are free already.")
+        if i < len(self._starts) and self._starts[i] == end:
+            end = self._ends[i]
+            del self._starts[i], self._ends[i]
+        if i > 0 and self._ends[i - 1] == start:
+            self._ends[i - 1] = end
+        else:
+            self._starts.insert(i, start)
+            self._ends.insert(i, end)
+
+    def _whole_spans(self, start: int, end: int) -> int:
+        return max(end // self.span_bytes + (-start // self.span_bytes), 0)

@@ -1,0 +1,79 @@
+"""The host tier: a bounded buffer in host memory (pinned beside a GPU) for what leaves the device for a while.
+
+Copies are plain bytes of a tensor and come back bit-equal. Knows nothing of what they mean.
+"""
+
+from collections.abc import Callable
+
+import torch
+
+from ..step import Shortfall
+from .extents import Extents, aligned
+
+
+class HostCopy:
+    """The bytes of one tensor in host memory."""
+
+    __slots__ = ("_bytes", "_dtype", "_shape", "_tier", "is_released", "nbytes", "owner", "start")
+
+    def __init__(self, tier: "HostTier", start: int, tensor: torch.Tensor, owner: str) -> None:
+        self._tier = tier
+        self._shape, self._dtype = tensor.shape, tensor.dtype
+        self.nbytes = tensor.numel() * tensor.element_size()
+        self.owner = owner
+        self.start = start
+        self.is_released = False
+        self._bytes = tier.buffer[start : start + self.nbytes]
+        self._view().copy_(tensor)
+
+    def load_into(self, tensor: torch.Tensor) -> None:
+        """Writes the bytes back into a tensor of the same shape and dtype."""
+        if self.is_released:
+            raise ValueError(f"The host copy of '{self.owner}' is released.")
+        if (tensor.shape, tensor.dtype) != (self._shape, self._dtype):
+            raise ValueError(f"A copy of {tuple(self._shape)} {self._dtype} cannot load into {tuple(tensor.shape)}.")
+        tensor.copy_(self._view())
+
+    def release(self) -> None:
+        """Gives the host bytes back, once."""
+        if not self.is_released:
+            self.is_released = True
+            self._tier._give_back(self)
+
+    def _view(self) -> torch.Tensor:
+        return self._bytes.view(self._dtype).view(self._shape)
+
+
+class HostTier:
+    """`nbytes` of host memory; 0 means there is none and every `store` falls short.
+
+    `reclaim` are asked in turn, when a copy does not fit, to release copies that are only a cache:
+    each gets the bytes wanted and says whether it released any.
+    """
+
+    def __init__(self, nbytes: int, *, is_pinned: bool = False) -> None:
+        self.nbytes = nbytes
+        self.buffer = torch.empty(nbytes, dtype=torch.uint8, pin_memory=is_pinned)
+        self.copies: dict[int, HostCopy] = {}
+        self.reclaim: list[Callable[[int], bool]] = []
+        self._extents = Extents(nbytes, max(nbytes, 1))
+
+    @property
+    def num_free_bytes(self) -> int:
+        return self._extents.num_free_bytes
+
+    def store(self, tensor: torch.Tensor, owner: str) -> HostCopy | Shortfall:
+        """A copy of the tensor; a Shortfall when the tier is full of what must not be dropped."""
+        size = aligned(tensor.numel() * tensor.element_size())
+        start = self._extents.place(size)
+        while start is None:
+            if size > self.nbytes or not any(ask(size) for ask in self.reclaim):
+                return Shortfall(size)
+            start = self._extents.place(size)
+        self._extents.take(start, size)
+        self.copies[start] = copy = HostCopy(self, start, tensor, owner)
+        return copy
+
+    def _give_back(self, copy: HostCopy) -> None:
+        del self.copies[copy.start]
+        self._extents.give(copy.start, aligned(copy.nbytes))
