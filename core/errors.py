@@ -1,16 +1,16 @@
 """Everything that Hemiola raises, and the code that each error carries to HTTP, gRPC and events.
 
-    HemiolaError
-    ├── InvalidRequest       the user's mistake: names the field, the value and what is allowed
-    │   └── ContextTooLong   the prompt does not fit the model's context
-    ├── ModelNotFound        nothing is served under that name, or no files are where we looked
-    ├── UnsupportedModel     the files are there, but no code here runs them
-    ├── CorruptWeights       the files are there, but broken or not what the config says
-    ├── CannotFit            needs more bytes than there can ever be: says needed and available
-    ├── Overloaded           a queue is full or the engine is draining: worth trying again
-    ├── RequestAborted       somebody asked for the end of it
-    ├── StepFailed           a step of this request raised; others are unharmed
-    └── EngineDied           the engine's loop is gone
+HemiolaError
+├── InvalidRequest       the user's mistake: names the field, the value and what is allowed
+│   └── ContextTooLong   the prompt does not fit the model's context
+├── ModelNotFound        nothing is served under that name, or no files are where we looked
+├── UnsupportedModel     the files are there, but no code here runs them
+├── CorruptWeights       the files are there, but broken or not what the config says
+├── CannotFit            needs more bytes than there can ever be: says needed and available
+├── Overloaded           a queue is full or the engine is draining: worth trying again
+├── RequestAborted       somebody asked for the end of it
+├── StepFailed           a step of this request raised; others are unharmed
+└── EngineDied           the engine's loop is gone
 """
 
 

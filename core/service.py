@@ -24,8 +24,8 @@ class ServiceClass:
 SERVICE_CLASSES = {
     c.name: c
     for c in (
-        ServiceClass("interactive", first_token_s=0.5, inter_token_s=0.1, completion_s=30.0, weight=4.0),
-        ServiceClass("standard", first_token_s=2.0, inter_token_s=0.2, completion_s=120.0, weight=2.0),
+        ServiceClass("interactive", first_token_s=0.5, inter_token_s=0.15, completion_s=30.0, weight=4.0),
+        ServiceClass("standard", first_token_s=2.0, inter_token_s=0.3, completion_s=120.0, weight=2.0),
         ServiceClass("background", first_token_s=math.inf, inter_token_s=math.inf, completion_s=math.inf, weight=1.0),
     )
 }

@@ -1,0 +1,136 @@
+"""The engine's thread: it alone touches torch and the scheduler. Others hand it commands and are told events.
+
+Commands go into an inbox; the loop runs scheduler iterations while there is work and sleeps otherwise. An error outside
+any one request's step is the engine's death: every request fails loudly, and nothing is accepted any more.
+"""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+
+import torch
+
+from hemiola.core.errors import EngineDied
+from hemiola.core.events import Event, Failed, Final
+from hemiola.core.request import Request
+from hemiola.scheduler.scheduler import Scheduler
+
+log = logging.getLogger(__name__)
+
+_IDLE_WAIT_S = 0.05  # how soon something outside (a mask, a worker) is looked at again when nothing else moves
+
+
+class EngineLoop:
+    """Runs a scheduler on a thread of its own.
+
+    Args:
+        build: makes the scheduler, on the loop's thread, given the sink for events. What it raises, `start` raises.
+        deliver: told every event, in order, on the loop's thread; must not block.
+        on_idle: called when everything has ended (integrity checks).
+    """
+
+    def __init__(
+        self,
+        build: Callable[[Callable[[Event], None]], Scheduler],
+        deliver: Callable[[Event], None],
+        on_idle: Callable[[], None] = lambda: None,
+        num_threads: int | None = None,
+    ) -> None:
+        self._build = build
+        self._deliver_event = deliver
+        self._on_idle = on_idle
+        self._num_threads = num_threads
+        self._inbox: deque[Callable[[Scheduler], object]] = deque()
+        self._wake = threading.Condition()
+        self._is_stopping = False
+        self._unfinished: set[str] = set()
+        self._started = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="hemiola-engine", daemon=True)
+
+    def start(self) -> None:
+        """Builds and starts; returns when the engine takes requests."""
+        self._thread.start()
+        self._started.wait()
+        if self._error is not None:
+            raise self._error
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the loop died of."""
+        return self._error
+
+    def submit(self, request: Request) -> None:
+        """Queues a request. Raises EngineDied if nobody will serve it."""
+        self._post(lambda scheduler: scheduler.submit(request), request.id)
+
+    def abort(self, request_id: str) -> None:
+        """Ends a request with Failed(`request_aborted`), if it has not ended."""
+        self._post(lambda scheduler: scheduler.abort(request_id))
+
+    def finish(self, request_id: str) -> None:
+        """Ends a request well, if it has not ended: its answer is complete as it is."""
+        self._post(lambda scheduler: scheduler.finish(request_id))
+
+    def call(self, function: Callable[[Scheduler], object]) -> None:
+        """Runs something on the loop's thread between two iterations."""
+        self._post(function)
+
+    def stop(self, timeout: float | None = 10.0) -> None:
+        """Aborts what runs and ends the thread."""
+        with self._wake:
+            self._is_stopping = True
+            self._wake.notify()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def _post(self, command: Callable[[Scheduler], object], request_id: str | None = None) -> None:
+        with self._wake:
+            if self._error is not None or self._is_stopping:
+                raise EngineDied(f"The engine died: {self._error}" if self._error else "The engine is not running.")
+            if request_id is not None:
+                self._unfinished.add(request_id)
+            self._inbox.append(command)
+            self._wake.notify()
+
+    def _deliver(self, event: Event) -> None:
+        if isinstance(event, Final):
+            self._unfinished.discard(event.request_id)
+        self._deliver_event(event)
+
+    def _run(self) -> None:
+        try:
+            if self._num_threads is not None:
+                torch.set_num_threads(self._num_threads)
+            with torch.inference_mode():
+                scheduler = self._build(self._deliver)
+                self._started.set()
+                self._serve(scheduler)
+        except BaseException as error:
+            log.exception("The engine died.")
+            with self._wake:
+                self._error = error
+            self._fail_all(f"The engine died: {type(error).__name__}: {error}")
+            self._started.set()
+
+    def _serve(self, scheduler: Scheduler) -> None:
+        was_idle = True
+        while not self._is_stopping:
+            while self._inbox:
+                self._inbox.popleft()(scheduler)
+            if scheduler.step():
+                was_idle = False
+                continue
+            if scheduler.is_idle and not was_idle:
+                was_idle = True
+                self._on_idle()
+            with self._wake:
+                if not (self._inbox or self._is_stopping):
+                    self._wake.wait(None if scheduler.is_idle else _IDLE_WAIT_S)
+        for request_id in tuple(self._unfinished):
+            scheduler.abort(request_id)
+
+    def _fail_all(self, message: str) -> None:
+        for request_id in tuple(self._unfinished):
+            self._deliver(Failed(request_id, EngineDied.code, message))

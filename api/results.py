@@ -1,0 +1,139 @@
+"""What a finished call gives: text, pictures, clips. Plain values; nothing here knows an engine or a server."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from PIL.Image import Image as PILImage
+
+from hemiola.core.events import Finished, Pixels, Token, Usage
+from hemiola.diffusion import media
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A function that the model wants called; `arguments` is the JSON text exactly as it was generated."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One generated answer. `text` is without reasoning and tool calls; `raw_text` is all that was generated."""
+
+    text: str
+    finish_reason: str
+    token_ids: tuple[int, ...]
+    usage: Usage
+    raw_text: str = ""
+    reasoning: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    stop_reason: str | int | None = None
+    tokens: tuple[Token, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The answers of a chat or completion call, one per `n`; `str()` gives the first."""
+
+    model: str
+    answers: tuple[Answer, ...]
+
+    @property
+    def text(self) -> str:
+        return self.answers[0].text
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        return self.answers[0].tool_calls
+
+    @property
+    def finish_reason(self) -> str:
+        return self.answers[0].finish_reason
+
+    @property
+    def usage(self) -> Usage:
+        """Prompt tokens counted once, completion tokens summed."""
+        first = self.answers[0].usage
+        return Usage(
+            first.prompt_tokens,
+            first.cached_tokens,
+            sum(answer.usage.completion_tokens for answer in self.answers),
+            sum(answer.usage.num_steps for answer in self.answers),
+        )
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One finished picture and the seed that made it."""
+
+    pixels: Pixels = field(repr=False)
+    seed: int
+
+    @property
+    def image(self) -> PILImage:
+        """As a PIL image."""
+        return media.to_pil(self.pixels)
+
+    def save(self, path: str | Path) -> Path:
+        """Writes PNG, JPEG or WebP, by the file's ending."""
+        target = Path(path)
+        self.image.save(target)
+        return target
+
+
+@dataclass(frozen=True, slots=True)
+class ImageResult:
+    """The pictures of an image call, one per `n`."""
+
+    model: str
+    pictures: tuple[Picture, ...]
+    finished: tuple[Finished, ...] = field(repr=False)
+
+    @property
+    def image(self) -> PILImage:
+        return self.pictures[0].image
+
+    @property
+    def images(self) -> list[PILImage]:
+        return [picture.image for picture in self.pictures]
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the first picture."""
+        return self.pictures[0].save(path)
+
+    def __iter__(self) -> Iterator[Picture]:
+        return iter(self.pictures)
+
+
+@dataclass(frozen=True, slots=True)
+class VideoResult:
+    """A finished clip."""
+
+    model: str
+    pixels: Pixels = field(repr=False)
+    fps: int
+    seed: int
+    finished: Finished = field(repr=False)
+
+    @property
+    def frames(self) -> list[PILImage]:
+        """As PIL images, in order."""
+        return media.to_frames(self.pixels)
+
+    @property
+    def array(self) -> Any:
+        """As a numpy array [num_frames, height, width, 3]."""
+        return media.to_numpy(self.pixels)
+
+    def save(self, path: str | Path) -> Path:
+        """Writes an MP4 (H.264)."""
+        target = Path(path)
+        media.save_mp4(self.pixels, target, self.fps)
+        return target

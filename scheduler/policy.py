@@ -1,0 +1,264 @@
+"""Policies order ready steps and say how much of the next one may run now.
+
+A policy sees groups of states that may share a launch: their costs, due times, priorities, cuts. It never sees a model
+or a tensor, and it never asks what a step computes: a step is cut in tokens or in blocks, or it is whole.
+
+To add one: a class with `choose` and `account`, registered in POLICIES.
+"""
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from hemiola.core.service import SERVICE_CLASSES
+from hemiola.core.step import Blocks, Quantum, Runner, StateView, Tokens, Whole, Work, total_work
+
+from .cost_model import CostModel
+
+_LEAST_CHUNK = 16  # tokens of a prefill that run with every step, so that decoding rows never starve it
+Party = tuple[str, str]  # (service class, tenant): between these, device time is shared fairly
+
+
+@dataclass(slots=True)
+class Group:
+    """Ready states that may share one launch of one runner."""
+
+    runner: Runner[Any]
+    lane: str
+    states: list[Any]
+
+    @property
+    def head(self) -> StateView:
+        state: StateView = self.states[0]
+        return state
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Launch this group, its states in order, with this quantum on this share of the SMs."""
+
+    group: Group
+    quantum: Quantum
+    sm_share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What bounds a quantum: seconds while anybody else waits, seconds otherwise, and tokens at most."""
+
+    quantum_s: float = 0.1
+    idle_quantum_s: float = 0.4
+    max_batch_tokens: int = 2048
+
+
+class Policy(Protocol):
+    """Chooses what runs next."""
+
+    def choose(self, groups: Sequence[Group], now_s: float) -> Choice:
+        """One of the groups (there is at least one), ordered and cut. Called once per launch."""
+        ...
+
+    def account(self, states: Sequence[StateView], seconds: float) -> None:
+        """A step over these states took that long on the device."""
+        ...
+
+
+class Fcfs:
+    """First come, first served: the group with the earliest arrival runs whole steps. The baseline to beat."""
+
+    def __init__(self, costs: CostModel, limits: Limits) -> None:
+        self._limits = limits
+
+    def choose(self, groups: Sequence[Group], now_s: float) -> Choice:
+        group = min(groups, key=lambda g: min((s.priority, s.arrival_s) for s in g.states))
+        group.states.sort(key=lambda s: (s.priority, s.arrival_s))
+        return Choice(group, whole_quantum(group, self._limits))
+
+    def account(self, states: Sequence[StateView], seconds: float) -> None:
+        """Keeps no accounts."""
+
+
+def whole_quantum(group: Group, limits: Limits) -> Quantum:
+    """All of the next step: what a policy grants that does not care who waits."""
+    cut = group.head.cut
+    if isinstance(cut, Tokens):
+        return Tokens(limits.max_batch_tokens)
+    return Blocks(cut.first, cut.last) if isinstance(cut, Blocks) else Whole()
+
+
+@dataclass(slots=True)
+class FairShare:
+    """Virtual time per party: device seconds over weight. The least served goes first; idling saves up nothing."""
+
+    _virtual_s: dict[Party, float] = field(default_factory=dict)
+    _floor_s: float = 0.0
+
+    def add(self, who: Party, seconds: float) -> None:
+        weight = SERVICE_CLASSES[who[0]].weight
+        self._virtual_s[who] = self.time(who) + seconds / weight
+
+    def time(self, who: Party) -> float:
+        return max(self._virtual_s.get(who, 0.0), self._floor_s)
+
+    def advance(self, least_served_s: float) -> None:
+        """Nobody who starts to wait now may be further behind than the least served of those who already do."""
+        self._floor_s = max(self._floor_s, least_served_s)
+
+
+class Deadline:
+    """Earliest due first; fair shares when nothing is due; bounded quanta, so that nobody waits for long.
+
+    Three rules, in this order:
+      1. Turns: after a step that is cut in blocks, every ready token group runs once before blocks run again. So
+         between two token steps lies at most one media quantum, whatever else is late.
+      2. A group is due when another quantum before it would make it miss. Of those, the earliest due runs.
+         Waiting longer than its patience makes any group due (ageing).
+      3. Otherwise the least served party (device seconds over weight) runs.
+    """
+
+    patience_s = 2.0
+
+    def __init__(self, costs: CostModel, limits: Limits) -> None:
+        self._costs = costs
+        self._limits = limits
+        self._shares = FairShare()
+        self._served_s: dict[Hashable, float] = {}
+        self._blocks_ran = False
+        self._had_turn: set[Hashable] = set()  # token groups that ran since blocks ran
+
+    def choose(self, groups: Sequence[Group], now_s: float) -> Choice:
+        served = [min(map(self._shares.time, {(s.service_class, s.tenant) for s in g.states})) for g in groups]
+        self._shares.advance(min(served))
+        group = groups[0] if len(groups) == 1 else self._pick(groups, served, now_s)
+        limit_s = self._limits.quantum_s if len(groups) > 1 else self._limits.idle_quantum_s
+        quantum = self._cut(group, limit_s)
+        self._note(groups, group, now_s)
+        return Choice(group, quantum)
+
+    def account(self, states: Sequence[StateView], seconds: float) -> None:
+        share = seconds / max(len(states), 1)
+        counts: dict[Party, int] = {}
+        for state in states:
+            who = state.service_class, state.tenant
+            counts[who] = counts.get(who, 0) + 1
+        for who, count in counts.items():
+            self._shares.add(who, share * count)
+
+    def _pick(self, groups: Sequence[Group], served: Sequence[float], now_s: float) -> Group:
+        if self._blocks_ran:
+            owed = [g for g in groups if isinstance(g.head.cut, Tokens) and _key(g) not in self._had_turn]
+            if owed:
+                return min(owed, key=_due)
+        due = [g for g in groups if self._is_due(g, now_s)]
+        if due:
+            return min(due, key=lambda g: (_priority(g), _due(g), self._served_s.get(_key(g), 0.0)))
+        order = [(_priority(g), served[i], _due(g), i) for i, g in enumerate(groups)]
+        return groups[min(order)[-1]]
+
+    def _is_due(self, group: Group, now_s: float) -> bool:
+        served_s = self._served_s.get(_key(group), now_s)
+        if now_s - served_s > self.patience_s:
+            return True
+        head = min(group.states, key=lambda s: s.due_s)
+        if head.due_s == math.inf:
+            return False
+        left_s = self._remaining_s(head)
+        return bool(now_s + self._limits.quantum_s + left_s > head.due_s)
+
+    def _remaining_s(self, state: StateView) -> float:
+        """Seconds from now to what the due time speaks of: the next token, or the end of the picture."""
+        if isinstance(state.cut, Tokens):
+            return self._costs.seconds(state.cost_key, state.work)
+        return sum(self._costs.seconds(state.cost_key, work) for _, work in state.remaining)
+
+    def _note(self, groups: Sequence[Group], chosen: Group, now_s: float) -> None:
+        for group in groups:
+            self._served_s.setdefault(_key(group), now_s)
+        self._served_s[_key(chosen)] = now_s
+        if isinstance(chosen.head.cut, Tokens):
+            self._had_turn.add(_key(chosen))
+        else:
+            self._blocks_ran = True
+            self._had_turn.clear()
+
+    def _cut(self, group: Group, limit_s: float) -> Quantum:
+        cut = group.head.cut
+        if isinstance(cut, Tokens):
+            return self._token_quantum(group, limit_s)
+        if isinstance(cut, Blocks):
+            group.states.sort(key=_urgency)
+            return self._block_quantum(group, cut, limit_s)
+        return Whole()
+
+    def _token_quantum(self, group: Group, limit_s: float) -> Tokens:
+        """Rows with one token to do come first; longer ones fill up what time is left."""
+        short = [s for s in group.states if s.cut.max == 1]
+        if len(short) == len(group.states):
+            return Tokens(self._limits.max_batch_tokens)
+        long = sorted((s for s in group.states if s.cut.max > 1), key=_urgency)
+        group.states = short + long
+        if short:
+            limit_s = self._limits.quantum_s
+        work = total_work(s.work for s in short)
+        tokens = 0
+        for state in long:
+            fits = self._fitting_tokens(state, work, limit_s)
+            tokens += fits
+            work = work.plus(state.work)
+            if fits < state.cut.max:
+                break
+        return Tokens(min(len(short) + max(tokens, _LEAST_CHUNK), self._limits.max_batch_tokens))
+
+    def _fitting_tokens(self, state: StateView, before: Work, limit_s: float) -> int:
+        """How many tokens of the state fit behind the work before it."""
+        assert isinstance(state.cut, Tokens)
+        key, low, high = state.cost_key, 0, state.cut.max
+        if self._costs.seconds(key, before.plus(state.work)) <= limit_s:
+            return high
+        while high - low > max(1, state.cut.max // 64):
+            middle = (low + high) // 2
+            fits = self._costs.seconds(key, before.plus(share_of(state.work, middle / state.cut.max))) <= limit_s
+            low, high = (middle, high) if fits else (low, middle)
+        return low
+
+    def _block_quantum(self, group: Group, cut: Blocks, limit_s: float) -> Blocks:
+        """As many blocks as fit into the limit, at least one; one alone while costs are unknown."""
+        key = group.head.cost_key
+        if not self._costs.knows(key):
+            return Blocks(cut.first, cut.first)
+        rows = [s.cut.works for s in group.states]
+        done = Work()
+        last = cut.first
+        for index, works in enumerate(zip(*rows, strict=False)):
+            done = done.plus(total_work(works))
+            if index and self._costs.seconds(key, done) > limit_s:
+                break
+            last = cut.first + index
+        return Blocks(cut.first, min(last, cut.last))
+
+
+def share_of(work: Work, share: float) -> Work:
+    """That share of a row's prefill. Attended pairs shrink at least as fast as this says: never an underestimate."""
+    return Work(*(int(value * share) for value in work))._replace(rows=work.rows, context_tokens=work.context_tokens)
+
+
+def _urgency(state: StateView) -> tuple[int, float, float]:
+    return state.priority, state.due_s, state.arrival_s
+
+
+def _key(group: Group) -> Hashable:
+    return group.runner.model, type(group.head.cut)
+
+
+def _due(group: Group) -> float:
+    due_s: float = min(s.due_s for s in group.states)
+    return due_s
+
+
+def _priority(group: Group) -> int:
+    priority: int = min(s.priority for s in group.states)
+    return priority
+
+
+POLICIES: dict[str, Callable[[CostModel, Limits], Policy]] = {"fcfs": Fcfs, "deadline": Deadline}

@@ -1,0 +1,68 @@
+"""What runs: states with what the scheduler alone knows of them. Knows nothing of order or memory."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from hemiola.core.step import Runner
+
+
+@dataclass(slots=True, eq=False)
+class Running:
+    """A state (of a request or a chore) and its scheduling.
+
+    Fields:
+        depth: how many of its steps may be in flight.
+        in_flight: how many are.
+        is_held: parked, being copied, or waiting for memory: not to be launched.
+        is_suspect: a batch with it failed; it runs alone until a step succeeded.
+    """
+
+    state: Any
+    runner: Runner[Any]
+    is_request: bool = True
+    depth: int = 1
+    in_flight: int = 0
+    is_held: bool = False
+    is_suspect: bool = False
+
+
+class RunningSet:
+    """All running states, by identity and by request id, in the order they came."""
+
+    def __init__(self, depth: int = 1) -> None:
+        self._depth = depth
+        self.entries: dict[int, Running] = {}
+        self._by_id: dict[str, Running] = {}
+
+    def add(self, state: Any, runner: Runner[Any], *, is_request: bool = False) -> Running:
+        entry = Running(state, runner, is_request, self._depth)
+        self.entries[id(state)] = entry
+        if is_request:
+            self._by_id[state.id] = entry
+        return entry
+
+    def remove(self, entry: Running) -> None:
+        del self.entries[id(entry.state)]
+        if entry.is_request:
+            del self._by_id[entry.state.id]
+
+    def of(self, state: Any) -> Running | None:
+        """The entry of a state; None once it has ended."""
+        return self.entries.get(id(state))
+
+    def find(self, request_id: str) -> Running | None:
+        return self._by_id.get(request_id)
+
+    def launched(self, states: Iterable[Any]) -> None:
+        for state in states:
+            entry = self.entries.get(id(state))
+            if entry is not None:  # rows of an open batch may have ended
+                entry.in_flight += 1
+
+    def collected(self, states: Iterable[Any]) -> None:
+        for state in states:
+            entry = self.entries.get(id(state))
+            if entry is not None:
+                entry.in_flight -= 1
+                entry.is_suspect = False

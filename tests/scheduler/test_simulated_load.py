@@ -1,0 +1,182 @@
+"""Whole runs on simulated runners: interleaving, fairness, priorities, pressure, failures."""
+
+import random
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from hemiola.core.errors import StepFailed
+from hemiola.core.events import Failed, Final, Finished, Token
+from hemiola.core.request import MediaRequest, Sampling, TextRequest
+from hemiola.core.step import Batch
+from hemiola.scheduler.policy import POLICIES, Limits
+from hemiola.scheduler.simulator import Simulation
+
+
+def text(name: str, arrival_s: float = 0.0, *, prompt: int = 20, tokens: int = 20, **terms: Any) -> TextRequest:
+    sampling = Sampling(max_tokens=tokens)
+    ids = tuple(range(prompt))
+    return TextRequest(id=name, model="text", arrival_s=arrival_s, token_ids=ids, sampling=sampling, **terms)
+
+
+def image(name: str, arrival_s: float = 0.0, *, steps: int = 8, frames: int = 1, **terms: Any) -> MediaRequest:
+    return MediaRequest(
+        id=name,
+        model="media",
+        arrival_s=arrival_s,
+        token_ids={},
+        width=64,
+        height=64,
+        num_frames=frames,
+        num_inference_steps=steps,
+        guidance_scale=1.0,
+        **terms,
+    )
+
+
+def finals(simulation: Simulation) -> dict[str, list[Finished | Failed]]:
+    ends: dict[str, list[Finished | Failed]] = {}
+    for _, event in simulation.events:
+        if isinstance(event, Final):
+            ends.setdefault(event.request_id, []).append(event)
+    return ends
+
+
+def token_times(simulation: Simulation, name: str) -> list[float]:
+    return [at for at, event in simulation.events if isinstance(event, Token) and event.request_id == name]
+
+
+def most_media_steps_between_decodes(simulation: Simulation, name: str) -> int:
+    """Over the life of a text request, from its prefill on: consecutive steps of others between two of its own."""
+    records = list(simulation.trace.records())
+    mine = [i for i, r in enumerate(records) if name in r.request_ids]
+    between = [records[a + 1 : b] for a, b in pairwise(mine)]
+    return max(sum(r.model == "media" for r in gap) for gap in between)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_request_ends_exactly_once_under_every_policy(policy: str) -> None:
+    rng = random.Random(0)
+    simulation = Simulation(policy, max_states=6)
+    load = [text(f"t{i}", rng.uniform(0, 5), prompt=rng.randint(1, 300), tokens=rng.randint(1, 40)) for i in range(40)]
+    load += [image(f"i{i}", rng.uniform(0, 5), steps=rng.randint(1, 6), frames=rng.choice([1, 5])) for i in range(10)]
+    simulation.run(load)
+    assert {name: len(ends) for name, ends in finals(simulation).items()} == {r.id: 1 for r in load}
+    tokens = Counter(event.request_id for _, event in simulation.events if isinstance(event, Token))
+    assert all(tokens[r.id] == r.sampling.max_tokens for r in load if isinstance(r, TextRequest))
+    assert not simulation.text.states
+
+
+def test_at_most_one_media_quantum_lies_between_two_decode_steps() -> None:
+    simulation = Simulation("deadline")
+    simulation.run([image(f"i{i}") for i in range(3)] + [text("chat", 0.3, tokens=60)])
+    assert most_media_steps_between_decodes(simulation, "chat") == 1
+    media = [r for r in simulation.trace.records() if r.model == "media"]
+    chat = token_times(simulation, "chat")
+    beside_chat = [r for r in media[3:] if chat[0] < r.start_s < chat[-1]]
+    assert beside_chat and all(r.predicted_s <= 0.1 for r in beside_chat)
+    gaps = [b - a for a, b in pairwise(chat)]
+    assert max(gaps) <= 0.1 + 0.02
+
+
+def test_a_policy_that_ignores_deadlines_starves_text() -> None:
+    simulation = Simulation("fcfs")
+    simulation.run([image(f"i{i}") for i in range(3)] + [text("chat", 0.3, tokens=60)])
+    chat = token_times(simulation, "chat")
+    first_after = simulation.trace.records()
+    assert chat[0] > max(r.end_s for r in first_after if r.model == "media")
+
+
+def test_overdue_media_do_not_starve_text() -> None:
+    simulation = Simulation("deadline")
+    late = [image(f"i{i}", steps=20, deadline_s=0.01) for i in range(4)]
+    simulation.run([*late, text("chat", 0.2, tokens=50)])
+    assert most_media_steps_between_decodes(simulation, "chat") == 1
+
+
+def test_text_without_end_does_not_starve_media() -> None:
+    simulation = Simulation("deadline")
+    simulation.run([text(f"t{i}", tokens=2000) for i in range(4)] + [image("i", 0.1, service_class="background")])
+    ends = {e.request_id: at for at, e in simulation.events if isinstance(e, Final)}
+    assert ends["i"] < ends["t0"]
+
+
+def test_a_long_prompt_does_not_hold_up_tokens_of_others() -> None:
+    simulation = Simulation("deadline", Limits(quantum_s=0.1))
+    simulation.run([text("chat", tokens=100), text("long", 0.2, prompt=8000, tokens=2)])
+    chat = token_times(simulation, "chat")
+    assert max(b - a for a, b in pairwise(chat[3:])) < 0.15
+    assert len(token_times(simulation, "long")) == 2
+
+
+def test_lower_priority_numbers_run_earlier() -> None:
+    simulation = Simulation("deadline")
+    simulation.media.max_batch = 1
+    simulation.run([image("first"), image("urgent", 0.01, priority=-1)])
+    order = [e.request_id for _, e in simulation.events if isinstance(e, Final)]
+    assert order == ["urgent", "first"]
+
+
+def test_tenants_share_device_time_whatever_they_ask_for() -> None:
+    simulation = Simulation("deadline")
+    simulation.media.max_batch = 1
+    greedy = [image(f"g{i}", tenant="greedy", service_class="background", steps=10) for i in range(10)]
+    simulation.run([*greedy, image("modest", 0.5, tenant="modest", service_class="background", steps=10)])
+    order = [e.request_id for _, e in simulation.events if isinstance(e, Final)]
+    assert order.index("modest") <= 2
+
+
+def test_memory_for_one_parks_the_latest_due_and_brings_it_back() -> None:
+    simulation = Simulation("deadline", max_states=1)
+    simulation.run([image("picture", steps=6), text("chat", 0.3, tokens=30)])
+    ends = finals(simulation)
+    assert isinstance(ends["picture"][0], Finished) and isinstance(ends["chat"][0], Finished)
+    order = [e.request_id for _, e in simulation.events if isinstance(e, Final)]
+    assert order == ["chat", "picture"]
+    assert simulation.scheduler.num_parks == 1
+
+
+def test_a_failing_state_fails_alone_and_others_run_on() -> None:
+    simulation = Simulation("deadline")
+
+    def fail(batch: Batch) -> None:
+        if any(s.request.id == "bad" and s.num_generated == 3 for s in batch.states):
+            raise RuntimeError("broken row")
+
+    simulation.text.fail = fail
+    simulation.run([text("a"), text("bad"), text("b"), image("i")])
+    ends = finals(simulation)
+    assert all(len(e) == 1 for e in ends.values())
+    failed = ends["bad"][0]
+    assert isinstance(failed, Failed) and failed.code == StepFailed.code and "broken row" in failed.message
+    assert all(isinstance(ends[name][0], Finished) for name in ("a", "b", "i"))
+    assert len(token_times(simulation, "a")) == len(token_times(simulation, "b")) == 20
+
+
+@pytest.mark.parametrize("steps_before", [0, 1, 2, 5, 9])
+def test_abort_at_any_time_ends_once_and_frees(steps_before: int) -> None:
+    simulation = Simulation("deadline")
+    for request in (text("t"), image("i"), image("j")):
+        simulation.scheduler.submit(request)
+    for _ in range(steps_before):
+        simulation.scheduler.step()
+    assert simulation.scheduler.abort("i")
+    assert not simulation.scheduler.abort("i")
+    assert not simulation.scheduler.abort("nobody")
+    simulation.run([])
+    ends = finals(simulation)
+    assert isinstance(ends["i"][0], Failed) and ends["i"][0].code == "request_aborted"
+    assert all(len(e) == 1 for e in ends.values()) and len(ends) == 3
+    assert not simulation.text.states
+
+
+def test_finishing_a_running_request_is_a_good_end() -> None:
+    simulation = Simulation("deadline")
+    simulation.scheduler.submit(text("t", tokens=1000))
+    for _ in range(5):
+        simulation.scheduler.step()
+    assert simulation.scheduler.finish("t")
+    simulation.run([])
+    assert [type(e) for e in finals(simulation)["t"]] == [Finished]
