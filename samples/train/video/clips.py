@@ -13,7 +13,7 @@ from samples.train.scenes.captions import caption
 from samples.train.scenes.render import Renderer, pack
 from samples.train.scenes.sampling import sample_clip
 from samples.train.scenes.sprites import load_sprites
-from samples.train.scenes.types import Scene
+from samples.train.scenes.types import SINGLE, Scene
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,14 @@ class ClipSource:
             clips = self._renderer.clips(packed, size.frames, size.height, size.width)
             parts.append((clips.transpose(1, 2) * 255).round().to(torch.uint8))
         return torch.cat(parts)
+
+
+def single_scenes(source: ClipSource, count: int) -> list[Scene]:
+    """Random clips of one thing."""
+    scenes: list[Scene] = []
+    while len(scenes) < count:
+        scenes += [scene for scene in source.scenes(count) if scene.relation == SINGLE]
+    return scenes[:count]
 
 
 class ClipPool:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 import string
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from random import Random
 
 import torch
 from torch import Tensor
-from transformers import T5Tokenizer
+from transformers import T5Tokenizer, UMT5EncoderModel
 
 from samples.train.scenes.captions import caption
 from samples.train.scenes.sampling import sample_clip
@@ -40,7 +40,7 @@ def _split(text: str) -> Iterable[str]:
     return (word for word in text.split() if word not in _MARKS)
 
 
-def build_tokenizer(words: Counter[str]) -> T5Tokenizer:
+def build_tokenizer(words: Mapping[str, int]) -> T5Tokenizer:
     """Pieces: </s> and friends, punctuation, words (plain and capitalised), letters."""
     total = sum(words.values())
     scores = {"<pad>": 0.0, "</s>": 0.0, "<unk>": 0.0, _SPACE: -8.0}
@@ -52,6 +52,14 @@ def build_tokenizer(words: Counter[str]) -> T5Tokenizer:
     for letter in string.ascii_letters + string.digits:
         scores.setdefault(letter, _LETTER_SCORE)
     return T5Tokenizer(vocab=list(scores.items()), extra_ids=0, model_max_length=512)
+
+
+@torch.no_grad()
+def silence_letters(tokenizer: T5Tokenizer, encoder: UMT5EncoderModel) -> None:
+    """Zero the embeddings of the pieces that no caption uses, so that an unknown word says nothing instead of noise."""
+    pieces = tokenizer.get_vocab()
+    silent = [index for piece, index in pieces.items() if piece in ("<unk>", _SPACE) or (len(piece) == 1 and piece.isalnum())]
+    encoder.shared.weight[silent] = 0.0
 
 
 def encode(tokenizer: T5Tokenizer, captions: list[str]) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,52 @@
+"""Makes the pipeline folder of a trained model: `python -m samples.train.video.export --vae DIR --dit DIR --out FOLDER`.
+
+The folder loads with diffusers.WanPipeline.from_pretrained. Weights are bfloat16.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import torch
+from diffusers import AutoencoderKLWan, WanPipeline
+
+from samples.train.video.checkpoint import load_parts
+from samples.train.video.models import SHAPES, solver
+from samples.train.video.text import build_tokenizer
+
+
+def build_pipeline(vae_folder: Path, dit_folder: Path) -> WanPipeline:
+    """The pipeline with the averaged weights, all in bfloat16."""
+    state, record = load_parts(dit_folder, "dit")
+    shape, tokenizer = SHAPES[record["shape"]], build_tokenizer(record["words"])
+    transformer, text_encoder = shape.transformer(), shape.text_encoder(len(tokenizer))
+    for prefix, module in (("average.transformer.", transformer), ("average.text_encoder.", text_encoder)):
+        own = dict(module.named_parameters())
+        values = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+        assert values.keys() == own.keys(), f"{dit_folder}: weights of another shape"
+        with torch.no_grad():
+            for name, value in values.items():
+                own[name].copy_(value)
+    return WanPipeline(
+        tokenizer=tokenizer,
+        text_encoder=text_encoder.to(torch.bfloat16).eval(),
+        vae=AutoencoderKLWan.from_pretrained(vae_folder, torch_dtype=torch.bfloat16),
+        scheduler=solver(),
+        transformer=transformer.to(torch.bfloat16).eval(),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--vae", type=Path, required=True)
+    parser.add_argument("--dit", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    build_pipeline(options.vae, options.dit).save_pretrained(options.out)
+    size = sum(path.stat().st_size for path in options.out.rglob("*") if path.is_file())
+    print(f"{options.out}: {size / 1e6:.2f} MB")
+
+
+if __name__ == "__main__":
+    main()
