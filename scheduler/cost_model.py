@@ -14,8 +14,8 @@ from hemiola.core.step import Work
 _SCALES = (1.0, 1.0, 1 / 64, 1 / 4096, 1 / 2**18, 1.0, 1 / 2**16, 1 / 2**20)
 # Seconds per unit before anything was seen: roughly one CPU core.
 _PRIOR = (1e-3, 2e-4, 1e-2, 1e-4, 1e-4, 1e-3, 1e-2, 1e-4)
-_PRIOR_VARIANCE = tuple((2 * w) ** 2 for w in _PRIOR)
-_DRIFT = 0.01  # share of the prior variance that a weight's own variance regains per step that used it
+_PRIOR_VARIANCE = tuple((100 * w) ** 2 for w in _PRIOR)
+_DRIFT = 1e-5  # share of the prior variance that a weight's own variance regains per step that used it
 _NOISE = 0.1  # a step's seconds scatter by about this share
 _OUTLIER = 4.0  # a step this many times slower than predicted counts as if it were only this slow
 _ERROR_MEMORY = 0.9

@@ -7,8 +7,10 @@ To add one: a class with `choose` and `account`, registered in POLICIES.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Protocol
 
 from hemiola.core.service import SERVICE_CLASSES
@@ -17,7 +19,9 @@ from hemiola.core.step import Blocks, Quantum, Runner, StateView, Tokens, Whole,
 from .cost_model import CostModel
 
 _LEAST_CHUNK = 16  # tokens of a prefill that run with every step, so that decoding rows never starve it
-Party = tuple[str, str]  # (service class, tenant): between these, device time is shared fairly
+Party = tuple[str, str]
+party: Callable[[StateView], Party] = attrgetter("service_class", "tenant")
+"""Between parties (service class, tenant), device time is shared fairly."""
 
 
 @dataclass(slots=True)
@@ -128,7 +132,7 @@ class Deadline:
         self._had_turn: set[Hashable] = set()  # token groups that ran since blocks ran
 
     def choose(self, groups: Sequence[Group], now_s: float) -> Choice:
-        served = [min(map(self._shares.time, {(s.service_class, s.tenant) for s in g.states})) for g in groups]
+        served = [min(map(self._shares.time, set(map(party, g.states)))) for g in groups]
         self._shares.advance(min(served))
         group = groups[0] if len(groups) == 1 else self._pick(groups, served, now_s)
         limit_s = self._limits.quantum_s if len(groups) > 1 else self._limits.idle_quantum_s
@@ -138,11 +142,7 @@ class Deadline:
 
     def account(self, states: Sequence[StateView], seconds: float) -> None:
         share = seconds / max(len(states), 1)
-        counts: dict[Party, int] = {}
-        for state in states:
-            who = state.service_class, state.tenant
-            counts[who] = counts.get(who, 0) + 1
-        for who, count in counts.items():
+        for who, count in Counter(map(party, states)).items():
             self._shares.add(who, share * count)
 
     def _pick(self, groups: Sequence[Group], served: Sequence[float], now_s: float) -> Group:

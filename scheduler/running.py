@@ -28,41 +28,41 @@ class Running:
 
 
 class RunningSet:
-    """All running states, by identity and by request id, in the order they came."""
+    """All running states and, for requests, their ids; in the order they came. States are compared by identity."""
 
     def __init__(self, depth: int = 1) -> None:
         self._depth = depth
-        self.entries: dict[int, Running] = {}
+        self.entries: dict[Any, Running] = {}
         self._by_id: dict[str, Running] = {}
 
     def add(self, state: Any, runner: Runner[Any], *, is_request: bool = False) -> Running:
         entry = Running(state, runner, is_request, self._depth)
-        self.entries[id(state)] = entry
+        self.entries[state] = entry
         if is_request:
             self._by_id[state.id] = entry
         return entry
 
     def remove(self, entry: Running) -> None:
-        del self.entries[id(entry.state)]
+        del self.entries[entry.state]
         if entry.is_request:
             del self._by_id[entry.state.id]
 
     def of(self, state: Any) -> Running | None:
         """The entry of a state; None once it has ended."""
-        return self.entries.get(id(state))
+        return self.entries.get(state)
 
     def find(self, request_id: str) -> Running | None:
         return self._by_id.get(request_id)
 
     def launched(self, states: Iterable[Any]) -> None:
         for state in states:
-            entry = self.entries.get(id(state))
+            entry = self.entries.get(state)
             if entry is not None:  # rows of an open batch may have ended
                 entry.in_flight += 1
 
     def collected(self, states: Iterable[Any]) -> None:
         for state in states:
-            entry = self.entries.get(id(state))
+            entry = self.entries.get(state)
             if entry is not None:
                 entry.in_flight -= 1
                 entry.is_suspect = False

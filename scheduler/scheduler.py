@@ -126,18 +126,22 @@ class Scheduler:
     def _groups(self, lane: str) -> list[Group]:
         """Ready states, grouped by what may share a launch. States whose batch failed stand alone."""
         groups: dict[Any, Group] = {}
-        is_served_here = self.lanes.serving
-        for entry in self.running.entries.values():
-            if entry.in_flight >= entry.depth or entry.is_held or not entry.state.is_ready:
+        serving = self.lanes.serving
+        runner = batch_key = group = None
+        for state, entry in self.running.entries.items():
+            if entry.in_flight >= entry.depth or entry.is_held or not state.is_ready:
                 continue
-            state = entry.state
-            key = (entry.runner, state.batch_key, state.id if entry.is_suspect else None)
-            group = groups.get(key)
-            if group is None:
-                if is_served_here(state.lane).name != lane:
+            if entry.is_suspect or entry.runner is not runner or state.batch_key != batch_key:
+                if serving(state.lane).name != lane:
                     continue
-                group = groups[key] = Group(entry.runner, state.lane, [])
-            group.states.append(state)
+                runner, batch_key = entry.runner, state.batch_key
+                key = (runner, batch_key, state if entry.is_suspect else None)
+                group = groups.get(key)
+                if group is None:
+                    group = groups[key] = Group(runner, state.lane, [])
+            group.states.append(state)  # type: ignore[union-attr]  # set whenever runner is
+            if entry.is_suspect:
+                runner = None
         return list(groups.values())
 
     def _launch(self, choice: Choice) -> bool:
@@ -224,7 +228,7 @@ class Scheduler:
                 end_s=step.slot.now_s + seconds if seconds is not None else self._clock(),
                 predicted_s=step.predicted_s,
                 work=step.batch.work,
-                request_ids=tuple(state.id for state in step.batch.states),
+                request_ids=tuple([state.id for state in step.batch.states]),
                 quantum=type(step.batch.quantum).__name__.lower(),
             )
         )

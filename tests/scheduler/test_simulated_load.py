@@ -50,7 +50,7 @@ def token_times(simulation: Simulation, name: str) -> list[float]:
 
 def most_media_steps_between_decodes(simulation: Simulation, name: str) -> int:
     """Over the life of a text request, from its prefill on: consecutive steps of others between two of its own."""
-    records = list(simulation.trace.records())
+    records = list(simulation.trace.records)
     mine = [i for i, r in enumerate(records) if name in r.request_ids]
     between = [records[a + 1 : b] for a, b in pairwise(mine)]
     return max(sum(r.model == "media" for r in gap) for gap in between)
@@ -73,7 +73,7 @@ def test_at_most_one_media_quantum_lies_between_two_decode_steps() -> None:
     simulation = Simulation("deadline")
     simulation.run([image(f"i{i}") for i in range(3)] + [text("chat", 0.3, tokens=60)])
     assert most_media_steps_between_decodes(simulation, "chat") == 1
-    media = [r for r in simulation.trace.records() if r.model == "media"]
+    media = [r for r in simulation.trace.records if r.model == "media"]
     chat = token_times(simulation, "chat")
     beside_chat = [r for r in media[3:] if chat[0] < r.start_s < chat[-1]]
     assert beside_chat and all(r.predicted_s <= 0.1 for r in beside_chat)
@@ -85,7 +85,7 @@ def test_a_policy_that_ignores_deadlines_starves_text() -> None:
     simulation = Simulation("fcfs")
     simulation.run([image(f"i{i}") for i in range(3)] + [text("chat", 0.3, tokens=60)])
     chat = token_times(simulation, "chat")
-    first_after = simulation.trace.records()
+    first_after = simulation.trace.records
     assert chat[0] > max(r.end_s for r in first_after if r.model == "media")
 
 

@@ -1,0 +1,106 @@
+"""From what a user says of a picture or clip to validated MediaRequests. No torch; reads only small files."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hemiola.core.errors import InvalidRequest
+from hemiola.core.request import MediaRequest
+from hemiola.diffusion.edge import Edge, load_tokenizers, open_edge
+
+from .terms import CallTerms, check_integer, check_number
+
+MAX_N = 10
+
+
+class MediaFront:
+    """The edge of one served diffusion model.
+
+    Args:
+        name: what it is served as.
+        folder: the pipeline's.
+        shared_encoder: folder of the language model that is its text encoder, if it is one.
+    """
+
+    def __init__(self, name: str, folder: Path, shared_encoder: Path | None = None) -> None:
+        self.name = name
+        self.edge: Edge = open_edge(folder)
+        self._tokenizers = load_tokenizers(self.edge, shared_encoder)
+
+    @property
+    def kind(self) -> str:
+        return self.edge.kind
+
+    def requests(
+        self,
+        prompt: str,
+        terms: CallTerms,
+        *,
+        negative_prompt: str = "",
+        size: str | Sequence[int] | None = None,
+        num_frames: int | None = None,
+        num_inference_steps: int | None = None,
+        guidance_scale: float | None = None,
+        seed: int | None = None,
+        n: int = 1,
+        fps: int | None = None,
+        pixel_type: str = "uint8",
+    ) -> list[MediaRequest]:
+        """`n` requests with seeds `seed`, `seed + 1`, ...; a seed that is left out is random, and found in each.
+
+        Raises:
+            InvalidRequest: names the field, the value and what is allowed.
+        """
+        if not isinstance(prompt, str):
+            raise InvalidRequest("prompt", f"Invalid type for 'prompt': expected a string, got {_type(prompt)}.")
+        check_integer("n", n, 1, MAX_N)
+        defaults = self.edge.defaults
+        width, height = parse_size(size) if size is not None else (defaults.width, defaults.height)
+        first_seed = random.getrandbits(32) if seed is None else check_integer("seed", seed, 0, 2**63 - 1)
+        ids = self.edge.tokenize(prompt, negative_prompt, self._tokenizers)
+        requests = [
+            MediaRequest(
+                **terms.fields(self.name, index, n),
+                token_ids=ids.token_ids,
+                negative_token_ids=ids.negative_token_ids,
+                width=width,
+                height=height,
+                num_frames=_or(num_frames, defaults.num_frames, "num_frames"),
+                num_inference_steps=_or(num_inference_steps, defaults.num_inference_steps, "num_inference_steps"),
+                guidance_scale=float(check_number("guidance_scale", _of(guidance_scale, defaults.guidance_scale))),
+                seed=first_seed + index,
+                fps=check_integer("fps", _of(fps, defaults.fps), 1, 240),
+                pixel_type="float32" if pixel_type == "float32" else "uint8",
+            )
+            for index in range(n)
+        ]
+        wrong = self.edge.validate(requests[0])
+        if wrong is not None:
+            raise wrong
+        return requests
+
+
+def parse_size(size: str | Sequence[int]) -> tuple[int, int]:
+    """Width and height from "WxH" or a pair.
+
+    Raises:
+        InvalidRequest: neither.
+    """
+    parts: Sequence[Any] = size.lower().split("x") if isinstance(size, str) else size
+    if len(parts) != 2 or not all(str(part).strip().isdecimal() for part in parts):
+        raise InvalidRequest("size", f"Invalid 'size': {size!r}. Allowed: 'WIDTHxHEIGHT' in pixels, such as '128x128'.")
+    width, height = (int(part) for part in parts)
+    return width, height
+
+
+def _of(value: Any, default: Any) -> Any:
+    return default if value is None else value
+
+
+def _or(value: int | None, default: int, name: str) -> int:
+    return default if value is None else check_integer(name, value, 1, 1_000_000)
+
+
+def _type(value: object) -> str:
+    return type(value).__name__
