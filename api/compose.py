@@ -1,0 +1,176 @@
+"""The composition root: from model names to a scheduler over runners. The only place where all parts meet.
+
+`plan` looks at files only and says what will be loaded and whether it fits; `build` then allocates and loads, on the
+thread that will run the loop.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from hemiola.core.config import EngineConfig, Machine, ResolvedConfig, resolve
+from hemiola.core.device import describe_device
+from hemiola.core.errors import CannotFit, InvalidRequest
+from hemiola.core.events import Event
+from hemiola.core.hub import ModelSource, WeightSummary, check_weights, encoder_source, resolve_all
+from hemiola.core.memory import Arena
+from hemiola.core.text_encoder import TextEncoder
+from hemiola.core.tracing import StepTrace
+from hemiola.diffusion import DiffusionRunner
+from hemiola.llm import LanguageRunner
+from hemiola.scheduler.cost_model import CostModel
+from hemiola.scheduler.lanes import Lanes
+from hemiola.scheduler.policy import POLICIES, Limits
+from hemiola.scheduler.scheduler import Scheduler
+
+from .front.terms import engine_clock
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """What will be loaded, decided from files alone.
+
+    Fields:
+        served: the models that requests may name.
+        encoders: language models that only encode for a pipeline, not served by themselves.
+        shared: per pipeline name, the language model that is its text encoder.
+        weights: of each model that has weight files, by name.
+        config: settings with nothing left open.
+    """
+
+    served: tuple[ModelSource, ...]
+    encoders: tuple[ModelSource, ...]
+    shared: dict[str, ModelSource]
+    weights: dict[str, WeightSummary]
+    config: ResolvedConfig
+
+    @property
+    def languages(self) -> list[ModelSource]:
+        return [source for source in (*self.served, *self.encoders) if source.kind == "language"]
+
+    @property
+    def pipelines(self) -> list[ModelSource]:
+        return [source for source in self.served if source.kind == "diffusion"]
+
+
+def plan(specs: Sequence[str | Path], config: EngineConfig) -> LoadPlan:
+    """Finds the models, checks their weight files and whether all fits.
+
+    Raises:
+        ModelNotFound, UnsupportedModel, CorruptWeights, CannotFit, InvalidRequest: before anything is loaded.
+    """
+    if config.policy not in POLICIES:
+        raise InvalidRequest("policy", f"Invalid 'policy': '{config.policy}'. Allowed: {', '.join(POLICIES)}.")
+    served = resolve_all(specs)
+    if not served:
+        raise InvalidRequest("model", "No model was named. Allowed: one or more; 'demo' is the built-in ones.")
+    shared = {source.name: encoder_source(source, served) for source in served if source.shared_encoder}
+    encoders = tuple({s.path: s for s in shared.values() if s not in served}.values())
+    is_dummy = config.load_format == "dummy"
+    weights = {} if is_dummy else {source.name: check_weights(source) for source in (*served, *encoders)}
+    resolved = resolve(config, this_machine())
+    needed = sum(summary.bytes_as(resolved.dtype) for summary in weights.values())
+    if resolved.is_gpu:
+        resolved = resolve(config, this_machine(), weight_bytes=needed)
+    else:
+        total, available = needed + resolved.memory_bytes + resolved.host_bytes, available_host_bytes()
+        if total > available:
+            raise CannotFit(f"Serving {', '.join(s.name for s in served)}", total, available)
+    return LoadPlan(served, encoders, shared, weights, resolved)
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """A scheduler with what it runs on; made and used on the loop's thread alone."""
+
+    scheduler: Scheduler
+    arena: Arena
+    languages: dict[str, LanguageRunner]
+    pipelines: dict[str, DiffusionRunner]
+
+    def check(self) -> None:
+        """When idle: asserts that every byte has an owner and none has two."""
+        self.arena.ledger.check()
+
+
+def build(loads: LoadPlan, emit: Callable[[Event], None], trace: StepTrace) -> Composition:
+    """Allocates the arena, loads the models, and puts a scheduler over them."""
+    config = loads.config
+    for line in config.lines():
+        log.info("%s", line)
+    costs = CostModel()
+    arena = Arena(config.memory_bytes, device=config.device, host_bytes=config.host_bytes)
+    arena.seconds = costs.seconds
+    dtype = getattr(torch, config.dtype)
+    languages = {
+        source.name: LanguageRunner(
+            source.name,
+            source.path,
+            arena,
+            dtype=dtype,
+            device=config.device,
+            max_batch_tokens=config.max_batch_tokens,
+            seconds=costs.seconds,
+            load_format=config.load_format,
+            prefix_cache=config.prefix_cache,
+        )
+        for source in loads.languages
+    }
+    pipelines = {
+        source.name: DiffusionRunner(
+            source.name,
+            source.path,
+            arena,
+            dtype=dtype,
+            device=config.device,
+            text_encoders=_text_encoders(source, loads, languages),
+            seconds=costs.seconds,
+            load_format=config.load_format,
+        )
+        for source in loads.pipelines
+    }
+    limits = Limits(
+        quantum_s=config.quantum_s,
+        idle_quantum_s=4 * config.quantum_s,
+        max_batch_tokens=config.max_batch_tokens,
+    )
+    scheduler = Scheduler(
+        [*languages.values(), *pipelines.values()],
+        lanes=Lanes.single(),
+        policy=POLICIES[config.policy](costs, limits),
+        costs=costs,
+        emit=emit,
+        clock=engine_clock,
+        memory_version=lambda: arena.version,
+        trace=trace,
+    )
+    return Composition(scheduler, arena, languages, pipelines)
+
+
+def _text_encoders(
+    source: ModelSource, loads: LoadPlan, languages: dict[str, LanguageRunner]
+) -> dict[str, TextEncoder]:
+    encoder = loads.shared.get(source.name)
+    return {} if encoder is None else {"text_encoder": languages[encoder.name]}
+
+
+def this_machine() -> Machine:
+    """Cores and GPUs as torch sees them."""
+    gpus = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
+    cores = describe_device("cpu").num_units
+    return Machine(cores, tuple(gpu.name for gpu in gpus), tuple(gpu.total_memory for gpu in gpus))
+
+
+def available_host_bytes() -> int:
+    """What can be had without swapping, or all there is where the system does not say."""
+    meminfo = Path("/proc/meminfo")
+    if not meminfo.exists():
+        return describe_device("cpu").total_bytes
+    lines = (line.partition(":") for line in meminfo.read_text(encoding="ascii").splitlines())
+    sizes = {name: int(rest.split()[0]) * 1024 for name, _, rest in lines}
+    return sizes["MemAvailable"]
