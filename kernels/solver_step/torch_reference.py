@@ -7,7 +7,6 @@ Shape suffixes: R rows, S the latents' shape (any number of dimensions), K coeff
 
 from collections.abc import Iterator
 
-import torch
 from torch import Tensor
 
 # Columns of UniPC's coefficients, in the order in which `unipc_step` uses them.

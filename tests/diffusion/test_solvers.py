@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 import torch
 from diffusers import FlowMatchEulerDiscreteScheduler, UniPCMultistepScheduler
+from torch import Tensor
+
 from hemiola.core.errors import UnsupportedModel
 from hemiola.diffusion.solvers import Schedule, Solver, make_solver
-from torch import Tensor
 
 SHAPE = (4, 3, 5)
 UNIPC: dict[str, Any] = {"prediction_type": "flow_prediction", "use_flow_sigmas": True}

@@ -1,0 +1,105 @@
+"""The modules of a pipeline, loaded from local folders by the libraries that wrote them, or made up from the configs.
+
+Checks what the libraries only warn of: weights that are missing, left over or of another shape are an error.
+"""
+
+import contextlib
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from hemiola.core.errors import CorruptWeights, HemiolaError, UnsupportedModel
+
+from .edge import PipelineFiles
+
+LoadFormat = Literal["safetensors", "dummy"]
+
+# Transformers' classes by name need no torch to be named; those of pipelines are a handful.
+_TRANSFORMERS = {"Qwen3Model", "Qwen3ForCausalLM", "UMT5EncoderModel", "T5EncoderModel"}
+_DIFFUSERS = {"AutoencoderKL", "AutoencoderKLWan", "WanTransformer3DModel", "ZImageTransformer2DModel"}
+_DUMMY_SEED = 0
+
+
+class Components:
+    """Makes the modules that a family asks for, once each."""
+
+    def __init__(
+        self, files: PipelineFiles, *, dtype: torch.dtype, device: str | torch.device, load_format: LoadFormat
+    ) -> None:
+        self._files = files
+        self._dtype = dtype
+        self._device = torch.device(device)
+        self._load_format = load_format
+
+    def model(self, name: str) -> Any:
+        """The module of that name in model_index.json, in evaluation mode, without gradients.
+
+        Raises:
+            ModelNotFound: its folder is missing.
+            UnsupportedModel: a class that no family here uses.
+            CorruptWeights: weights that cannot be read, or that are not those of the config.
+        """
+        library, class_name = self._declared(name)
+        made = getattr(importlib.import_module(library), class_name)
+        folder = self._files.component(name)
+        with _quiet():
+            module = self._made_up(made, name) if self._load_format == "dummy" else self._read(made, folder)
+        return module.to(self._device).eval().requires_grad_(False)
+
+    def _declared(self, name: str) -> tuple[str, str]:
+        entry = self._files.index.get(name)
+        class_name = entry[1] if isinstance(entry, list) and len(entry) == 2 else None
+        if class_name in _DIFFUSERS:
+            return "diffusers", class_name
+        if class_name in _TRANSFORMERS:
+            return "transformers", class_name
+        known = ", ".join(sorted(_DIFFUSERS | _TRANSFORMERS))
+        raise UnsupportedModel(f"{self._files.folder}: '{name}' is {entry}. Supported classes: {known}.")
+
+    def _read(self, made: Any, folder: Path) -> nn.Module:
+        options: dict[str, Any] = {"local_files_only": True, "use_safetensors": True, "output_loading_info": True}
+        try:
+            module, info = made.from_pretrained(folder, torch_dtype=self._dtype, **options)
+        except HemiolaError:
+            raise
+        except Exception as error:  # whatever the libraries raise for files that are missing, cut short or wrong
+            raise CorruptWeights(f"{folder} cannot be loaded as {made.__name__}: {error}") from error
+        for problem in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
+            if found := list(info.get(problem, ())):
+                shown = ", ".join(str(key) for key in found[:3])
+                raise CorruptWeights(f"{folder}: {len(found)} {problem.replace('_', ' ')}, such as {shown}.")
+        return module  # type: ignore[no-any-return]
+
+    def _made_up(self, made: Any, name: str) -> nn.Module:
+        config = dict(self._files.config(name))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(_DUMMY_SEED)
+            if made.__module__.startswith("diffusers"):
+                module: nn.Module = made.from_config(config)
+            else:
+                module = made(made.config_class.from_dict(config))
+        return module.to(self._dtype)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """No progress bars and no advice on standard error while loading."""
+    diffusers, transformers = (
+        importlib.import_module(f"{name}.utils.logging") for name in ("diffusers", "transformers")
+    )
+    before = [(library, library.get_verbosity()) for library in (diffusers, transformers)]
+    had_bars = [library.is_progress_bar_enabled() for library in (diffusers, transformers)]
+    for library, _ in before:
+        library.set_verbosity_error()
+        library.disable_progress_bar()
+    try:
+        yield
+    finally:
+        for (library, level), had_bar in zip(before, had_bars, strict=True):
+            library.set_verbosity(level)
+            if had_bar:
+                library.enable_progress_bar()

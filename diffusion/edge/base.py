@@ -1,0 +1,139 @@
+"""What may be asked of a diffusion pipeline, judged at the edge before anything is allocated. No torch.
+
+An Edge is the torch-free half of a family: defaults, multiples, limits, and what a prompt becomes for its text
+encoders. It knows files, never weights, leases or steps.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Literal, Protocol
+
+from hemiola.core.errors import InvalidRequest, UnsupportedModel
+from hemiola.core.request import MediaRequest
+
+from .files import PipelineFiles
+
+Ids = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What a request that leaves something out gets; `max_sequence_length` is in tokens of the text encoder."""
+
+    width: int
+    height: int
+    num_inference_steps: int
+    guidance_scale: float
+    max_sequence_length: int
+    num_frames: int = 1
+    fps: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of requests. Sizes are pixels and multiples of `multiple`; frames are k * `frame_multiple` + 1."""
+
+    multiple: int
+    max_width: int
+    max_height: int
+    max_frames: int = 1
+    frame_multiple: int = 1
+    max_steps: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class PromptIds:
+    """Token ids per text encoder, as a MediaRequest carries them."""
+
+    token_ids: Ids
+    negative_token_ids: Ids
+
+
+class TextTokenizer(Protocol):
+    """What an edge needs of a tokenizer; `PromptTokenizer` is one."""
+
+    def encode(self, text: str, max_len: int) -> tuple[int, ...]: ...
+
+    def render_chat(self, messages: list[dict[str, str]], **options: bool) -> str: ...
+
+
+class Edge:
+    """Base of the families' edges. Subclasses set the class fields and pass defaults and limits."""
+
+    kind: Literal["image", "video"]
+    encoder = "text_encoder"
+
+    def __init__(self, files: PipelineFiles, defaults: Defaults, limits: Limits) -> None:
+        self.files = files
+        self.limits = limits
+        self.defaults = _overridden(defaults, files)
+
+    def tokenize(self, prompt: str, negative: str, tokenizers: Mapping[str, TextTokenizer]) -> PromptIds:
+        """Exactly the ids that diffusers' pipeline feeds to its text encoder."""
+        tokenizer = tokenizers[self.encoder]
+        return PromptIds(
+            {self.encoder: self.prompt_ids(prompt, tokenizer)}, {self.encoder: self.prompt_ids(negative, tokenizer)}
+        )
+
+    def prompt_ids(self, text: str, tokenizer: TextTokenizer) -> tuple[int, ...]:
+        raise NotImplementedError
+
+    def is_guided(self, guidance_scale: float) -> bool:
+        """Whether the negative prompt is computed at all."""
+        raise NotImplementedError
+
+    def validate(self, request: MediaRequest) -> InvalidRequest | None:
+        """What is wrong with the request, if anything: names the field, its value and what is allowed."""
+        try:
+            self._check_size("width", request.width, self.limits.max_width)
+            self._check_size("height", request.height, self.limits.max_height)
+            self._check_frames(request.num_frames)
+            _check_range("num_inference_steps", request.num_inference_steps, 1, self.limits.max_steps)
+            if not (math.isfinite(request.guidance_scale) and request.guidance_scale >= 0):
+                raise _invalid("guidance_scale", request.guidance_scale, "a finite number >= 0")
+            _check_range("seed", request.seed, -(2**63), 2**64 - 1)
+            self._check_prompt("token_ids", request.token_ids)
+            if self.is_guided(request.guidance_scale):
+                self._check_prompt("negative_token_ids", request.negative_token_ids)
+        except InvalidRequest as error:
+            return error
+        return None
+
+    def check_prompt_ids(self, param: str, ids: tuple[int, ...]) -> None:
+        """Raises InvalidRequest unless the model has positions for so many tokens."""
+
+    def _check_prompt(self, param: str, ids: Ids) -> None:
+        if not ids.get(self.encoder):
+            raise InvalidRequest(param, f"Invalid '{param}': no tokens for '{self.encoder}'. At least one is needed.")
+        self.check_prompt_ids(param, ids[self.encoder])
+
+    def _check_size(self, param: str, value: int, largest: int) -> None:
+        multiple = self.limits.multiple
+        if not multiple <= value <= largest or value % multiple:
+            raise _invalid(param, value, f"multiples of {multiple} from {multiple} to {largest}")
+
+    def _check_frames(self, value: int) -> None:
+        step, largest = self.limits.frame_multiple, self.limits.max_frames
+        if not 1 <= value <= largest or (value - 1) % step:
+            allowed = "1" if largest == 1 else f"{step}k+1 from 1 to {largest}"
+            raise _invalid("num_frames", value, allowed)
+
+
+def _invalid(param: str, value: object, allowed: str) -> InvalidRequest:
+    return InvalidRequest(param, f"Invalid '{param}': {value}. Allowed: {allowed}.")
+
+
+def _check_range(param: str, value: int, smallest: int, largest: int) -> None:
+    if not smallest <= value <= largest:
+        raise _invalid(param, value, f"{smallest} to {largest}")
+
+
+def _overridden(defaults: Defaults, files: PipelineFiles) -> Defaults:
+    """Defaults with those of hemiola.json, whose unknown names are refused."""
+    given = files.extras.get("defaults", {})
+    known = {field.name for field in fields(Defaults)}
+    if unknown := sorted(set(given) - known):
+        path, allowed = files.folder / "hemiola.json", ", ".join(sorted(known))
+        raise UnsupportedModel(f"{path}: unknown defaults {', '.join(unknown)}. Known: {allowed}.")
+    return replace(defaults, **given)

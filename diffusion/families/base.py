@@ -1,0 +1,53 @@
+"""What a diffusion family is to the runner: three stages, a solver, and the shapes of a request.
+
+A family holds weights and constants, and nothing about a request. Its other half, without torch, is its Edge.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from hemiola.core.request import MediaRequest
+
+from ..edge import Edge
+from ..solvers import Schedule, Solver
+from ..stage import Clean, Noisy, Prompt, Stage
+
+
+class Family(Protocol):
+    """One pipeline, loaded."""
+
+    edge: Edge
+    solver: Solver
+    encode: Stage[Prompt]
+    denoise: Stage[Noisy]
+    decode: Stage[Clean]
+
+    def schedule(self, request: MediaRequest) -> Schedule:
+        """The request's denoise steps."""
+        ...
+
+    def latents_shape(self, request: MediaRequest) -> tuple[int, int, int, int]:
+        """[channels, frames, height, width]."""
+        ...
+
+    def noise(self, request: MediaRequest) -> Tensor:
+        """The starting latents, float32, as diffusers draws them from a CPU generator with the request's seed."""
+        ...
+
+    def prompts(self, request: MediaRequest) -> Sequence[tuple[int, ...]]:
+        """The token ids that need a condition, without padding: the prompt, then the negative one if it is used."""
+        ...
+
+    def num_padding(self, request: MediaRequest) -> tuple[int, ...]:
+        """Padding tokens that diffusers would feed after each of the prompts; zeros where padding has no effect."""
+        ...
+
+    def condition_shape(self, num_tokens: int) -> tuple[int, int]:
+        """Of the condition of a prompt of so many tokens; its type is the transformer's."""
+        ...
+
+    def denoise_shape(self, request: MediaRequest) -> Any:
+        """What the denoise stage describes the request's row by."""
+        ...

@@ -1,0 +1,305 @@
+"""Wan 2.1, text to video: a transformer over space-time patches with cross-attention to text, and AutoencoderKLWan.
+
+diffusers pads texts with zeros and attends to the padding. All padding keys of a text are equal, so one of them with
+the logarithm of their number added to its score does the same; texts are embedded once, in the encode stage.
+
+Shape suffixes: R rows of the batch, N guidance branches of all rows (the positive ones first), L space-time tokens,
+T text tokens, D transformer width.
+"""
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import layer_norm, rms_norm
+
+from hemiola.core.errors import UnsupportedModel
+from hemiola.core.request import MediaRequest
+from hemiola.core.step import Work
+
+from ..attention import dense
+from ..components import Components
+from ..edge import Edge
+from ..edge.wan import PAD_ID
+from ..encode import EncodeStage
+from ..solvers import Schedule, make_solver
+from ..stage import Block, Carry, Noisy
+from ..text_layers import T5Layers
+from ..vae_wan import DecodeWan
+
+
+class Wan:
+    """The family. See families/base.py."""
+
+    def __init__(self, edge: Edge, components: Components) -> None:
+        self.edge = edge
+        self.solver = make_solver(edge.files.config("scheduler"))
+        transformer = components.model("transformer")
+        refiner = _TextEmbedder(transformer)
+        self.encode = EncodeStage(refiner, T5Layers(components.model("text_encoder")))
+        self.denoise = _Denoise(transformer)
+        self.decode = DecodeWan(components.model("vae"))
+        self._condition_shape = (refiner.condition_len, refiner.dim)
+        self._spatial = edge.limits.multiple // transformer.config.patch_size[1]
+
+    def schedule(self, request: MediaRequest) -> Schedule:
+        return self.solver.schedule(request.num_inference_steps)
+
+    def latents_shape(self, request: MediaRequest) -> tuple[int, int, int, int]:
+        frames = (request.num_frames - 1) // self.edge.limits.frame_multiple + 1
+        return self.denoise.channels, frames, request.height // self._spatial, request.width // self._spatial
+
+    def noise(self, request: MediaRequest) -> Tensor:
+        generator = torch.Generator("cpu").manual_seed(request.seed)
+        return torch.randn((1, *self.latents_shape(request)), generator=generator)[0]
+
+    def prompts(self, request: MediaRequest) -> Sequence[tuple[int, ...]]:
+        return [unpadded(ids) for ids in self._padded_prompts(request)]
+
+    def num_padding(self, request: MediaRequest) -> tuple[int, ...]:
+        return tuple(len(ids) - len(unpadded(ids)) for ids in self._padded_prompts(request))
+
+    def condition_shape(self, num_tokens: int) -> tuple[int, int]:
+        condition_len, dim = self._condition_shape
+        return condition_len(num_tokens), dim
+
+    def denoise_shape(self, request: MediaRequest) -> "_Shape":
+        _, *sides = self.latents_shape(request)
+        return _Shape(*sides, tuple(self.condition_shape(len(ids))[0] for ids in self.prompts(request)))
+
+    def _padded_prompts(self, request: MediaRequest) -> Sequence[tuple[int, ...]]:
+        encoder = self.edge.encoder
+        if not self.edge.is_guided(request.guidance_scale):
+            return (request.token_ids[encoder],)
+        return request.token_ids[encoder], request.negative_token_ids[encoder]
+
+
+def unpadded(token_ids: tuple[int, ...]) -> tuple[int, ...]:
+    end = len(token_ids)
+    while end > 1 and token_ids[end - 1] == PAD_ID:
+        end -= 1
+    return token_ids[:end]
+
+
+class _Shape(NamedTuple):
+    """Of a denoise row: latent frames and pixels, and the condition's length of each guidance branch."""
+
+    frames: int
+    height: int
+    width: int
+    text_lens: tuple[int, ...]
+
+
+class _TextEmbedder:
+    """Hidden states to embedded texts, followed by what padding becomes: see encode.Refiner."""
+
+    num_blocks = 1
+
+    def __init__(self, transformer: Any) -> None:
+        self._embedder = transformer.condition_embedder.text_embedder
+        weight = self._embedder.linear_2.weight
+        self.dim: int = weight.shape[0]
+        self.itemsize: int = weight.dtype.itemsize
+        self._dtype: torch.dtype = weight.dtype
+
+    def condition_len(self, num_tokens: int) -> int:
+        return num_tokens + 1
+
+    def start(self, hidden_LH: Tensor) -> Tensor:
+        hidden_LH = hidden_LH.to(self._dtype)
+        return torch.cat([hidden_LH, hidden_LH.new_zeros(1, hidden_LH.shape[1])])
+
+    def block(self, index: int, condition_LD: Tensor) -> Tensor:
+        return self._embedder(condition_LD)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """One guidance branch of one row, and where its text lies among the packed ones."""
+
+    row: int
+    text: slice
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """Fields: latent frames, height and width of all rows; their branches, all positive ones before the negative."""
+
+    sides: tuple[int, int, int]
+    branches: tuple[_Branch, ...]
+
+
+class _Denoise:
+    """Blocks: the transformer blocks. Rows of one batch have equal latents."""
+
+    name = "denoise"
+
+    def __init__(self, model: Any) -> None:
+        config = model.config
+        for option in ("image_dim", "added_kv_proj_dim"):
+            if config[option] is not None:
+                raise UnsupportedModel(f"WanTransformer3DModel: '{option}' is not supported: only text to video is.")
+        if config.qk_norm != "rms_norm_across_heads":
+            raise UnsupportedModel(f"WanTransformer3DModel: 'qk_norm' is '{config.qk_norm}'.")
+        self._model = model
+        self._patch: tuple[int, int, int] = tuple(config.patch_size)
+        self._heads: int = config.num_attention_heads
+        self._dim: int = config.num_attention_heads * config.attention_head_dim
+        self._eps: float = config.eps
+        self._dtype: torch.dtype = model.patch_embedding.weight.dtype
+        self._device: torch.device = model.patch_embedding.weight.device
+        self.channels: int = config.in_channels
+        self.blocks = lru_cache(maxsize=256)(self._make_blocks)
+        self._rope = lru_cache(maxsize=32)(self._make_rope)
+
+    def batch_key(self, shape: _Shape) -> Hashable:
+        return shape[:3]
+
+    def carried(self, shape: _Shape) -> Mapping[str, int]:
+        tokens, branches = self._num_tokens(shape[:3]), len(shape.text_lens)
+        width = self._dim * self._dtype.itemsize
+        return {
+            "x": branches * tokens * width,
+            "text": sum(shape.text_lens) * width,
+            "bias": sum(shape.text_lens) * self._dtype.itemsize,
+            "rope": tokens * self._dim // self._heads // 2 * torch.complex64.itemsize,
+            "time": self._dim * torch.float32.itemsize,
+            "modulation": 6 * self._dim * torch.float32.itemsize,
+            "rows": branches * torch.int64.itemsize,
+        }
+
+    # -- the ends of a step
+
+    def open(self, rows: Sequence[Noisy]) -> Carry:
+        model = self._model
+        facts = _packed(rows)
+        latents = torch.stack([row.latents for row in rows]).to(self._dtype)
+        index = torch.tensor([branch.row for branch in facts.branches]).to(self._device)
+        embedder = model.condition_embedder
+        timestep = torch.stack([row.timestep for row in rows]).to(self._device)
+        frequencies = embedder.timesteps_proj(timestep)
+        time = embedder.time_embedder(frequencies.to(embedder.time_embedder.linear_1.weight.dtype)).to(self._dtype)
+        modulation = embedder.time_proj(embedder.act_fn(time)).unflatten(1, (6, -1))
+        texts = [text for row in rows for text in row.conditions]
+        tensors = {
+            "x": model.patch_embedding(latents).flatten(2).transpose(1, 2)[index],
+            "text": torch.cat(texts),
+            "bias": self._bias(rows),
+            "rope": self._rope(facts.sides),
+            "time": time,
+            "modulation": modulation,
+            "rows": index,
+        }
+        return Carry(tensors, facts)
+
+    def close(self, carry: Carry, rows: Sequence[Noisy]) -> Sequence[Tensor]:
+        facts: _Facts = carry.facts
+        model, tensors = self._model, carry.tensors
+        shift, scale = (model.scale_shift_table + tensors["time"].unsqueeze(1))[tensors["rows"]].chunk(2, dim=1)
+        x_NLD = tensors["x"]
+        normed = _normed(x_NLD.float(), self._eps)
+        output = model.proj_out(torch.addcmul(shift, normed, 1 + scale).to(x_NLD.dtype)).float()
+        predictions = self._unpatchified(output, facts.sides).unbind()
+        guided = list(predictions[: len(rows)])
+        for branch, negative in zip(facts.branches[len(rows) :], predictions[len(rows) :], strict=True):
+            scale_of_row = rows[branch.row].guidance_scale
+            guided[branch.row] = negative + scale_of_row * (guided[branch.row] - negative)
+        return guided
+
+    # -- blocks
+
+    def _make_blocks(self, shape: _Shape) -> Sequence[Block]:
+        tokens, branches = self._num_tokens(shape[:3]), len(shape.text_lens)
+        pairs = branches * tokens**2 + tokens * sum(shape.text_lens)
+        work = Work(rows=1, new_tokens=branches * tokens, attended_pairs=pairs, blocks=1)
+        return tuple(Block(partial(self._run, block), work) for block in self._model.blocks)
+
+    def _run(self, block: Any, carry: Carry) -> None:
+        tensors = carry.tensors
+        x = tensors["x"]
+        modulation = (block.scale_shift_table + tensors["modulation"].float())[tensors["rows"]]
+        shift_1, scale_1, gate_1, shift_2, scale_2, gate_2 = modulation.chunk(6, dim=1)
+
+        normed = torch.addcmul(shift_1, _normed(x.float(), self._eps), 1 + scale_1).to(x.dtype)
+        x = torch.addcmul(x.float(), self._self_attention(block.attn1, normed, tensors["rope"]), gate_1).to(x.dtype)
+
+        normed = block.norm2(x.float()).to(x.dtype)
+        x = x + self._cross_attention(block.attn2, normed, carry)
+
+        normed = torch.addcmul(shift_2, _normed(x.float(), self._eps), 1 + scale_2).to(x.dtype)
+        tensors["x"] = torch.addcmul(x.float(), block.ffn(normed).float(), gate_2).to(x.dtype)
+
+    def _self_attention(self, attention: Any, x_NLD: Tensor, rope_LE: Tensor) -> Tensor:
+        query = self._rotated(_rms(attention.norm_q, attention.to_q(x_NLD)), rope_LE)
+        key = self._rotated(_rms(attention.norm_k, attention.to_k(x_NLD)), rope_LE)
+        mixed = dense(query, key, self._by_head(attention.to_v(x_NLD)))
+        return attention.to_out[0](mixed.flatten(2))  # type: ignore[no-any-return]
+
+    def _cross_attention(self, attention: Any, x_NLD: Tensor, carry: Carry) -> Tensor:
+        text_TD, bias_T = carry.tensors["text"], carry.tensors["bias"]
+        query = self._by_head(_rms(attention.norm_q, attention.to_q(x_NLD)))
+        key = self._by_head(_rms(attention.norm_k, attention.to_k(text_TD)))
+        value = self._by_head(attention.to_v(text_TD))
+        mixed = torch.empty(query.shape, dtype=query.dtype, device=query.device)
+        for place, branch in enumerate(carry.facts.branches):
+            text = branch.text
+            bias = bias_T[text].expand(1, 1, query.shape[1], -1)
+            mixed[place] = dense(query[place, None], key[None, text], value[None, text], bias)[0]
+        return attention.to_out[0](mixed.flatten(2))  # type: ignore[no-any-return]
+
+    # -- parts
+
+    def _num_tokens(self, sides: Sequence[int]) -> int:
+        return math.prod(side // patch for side, patch in zip(sides, self._patch, strict=True))
+
+    def _by_head(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self._heads, -1))
+
+    def _rotated(self, x_NLD: Tensor, rope_LE: Tensor) -> Tensor:
+        """By head; rotary embedding of neighbouring pairs, in place in float32."""
+        as_float = self._by_head(x_NLD.float())
+        torch.view_as_complex(as_float.unflatten(-1, (-1, 2))).mul_(rope_LE.unsqueeze(1))
+        return as_float.to(x_NLD.dtype)
+
+    def _make_rope(self, sides: tuple[int, int, int]) -> Tensor:
+        """complex64 [L, head_dim / 2]."""
+        like = torch.empty(1, 1, *sides, device=self._device)
+        cosines, sines = self._model.rope(like)
+        return torch.complex(cosines[0, :, 0, 0::2].float(), sines[0, :, 0, 1::2].float())
+
+    def _bias(self, rows: Sequence[Noisy]) -> Tensor:
+        """What is added to the score of each text token: the logarithm of how many of them there are."""
+        parts = []
+        for row in rows:
+            for text, num_padding in zip(row.conditions, row.num_padding, strict=True):
+                bias = torch.zeros(len(text))
+                bias[-1] = math.log(num_padding) if num_padding else -math.inf
+                parts.append(bias)
+        return torch.cat(parts).to(self._device, self._dtype)
+
+    def _unpatchified(self, tokens_NLD: Tensor, sides: tuple[int, int, int]) -> Tensor:
+        grid = [side // patch for side, patch in zip(sides, self._patch, strict=True)]
+        split = tokens_NLD.view(len(tokens_NLD), *grid, *self._patch, -1)
+        return split.permute(0, 7, 1, 4, 2, 5, 3, 6).reshape(len(tokens_NLD), -1, *sides)
+
+
+def _packed(rows: Sequence[Noisy]) -> _Facts:
+    positive, negative, start = [], [], 0
+    for row_idx, row in enumerate(rows):
+        for branches, text in zip((positive, negative), row.conditions, strict=False):
+            branches.append(_Branch(row_idx, slice(start, start + len(text))))
+            start += len(text)
+    _, *sides = rows[0].latents.shape
+    return _Facts((sides[0], sides[1], sides[2]), (*positive, *negative))
+
+
+def _normed(x: Tensor, eps: float) -> Tensor:
+    return layer_norm(x, x.shape[-1:], eps=eps)
+
+
+def _rms(norm: torch.nn.RMSNorm, x: Tensor) -> Tensor:
+    return rms_norm(x, x.shape[-1:], norm.weight, norm.eps)

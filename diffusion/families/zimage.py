@@ -1,0 +1,461 @@
+"""Z-Image: a single-stream transformer over [picture, caption] tokens, and an AutoencoderKL.
+
+Captions do not depend on the denoise step, so their refiner runs once, in the encode stage. Rows of any resolution,
+step and guidance share a batch: every guidance branch of every row is a segment with its own modulation.
+
+Shape suffixes: N pictures or segments, L tokens of one, D transformer width, C latent channels, R rows of the batch.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import layer_norm, rms_norm, silu
+
+from hemiola.core.request import MediaRequest
+from hemiola.core.step import Work
+
+from ..attention import Packing
+from ..components import Components
+from ..edge import Edge
+from ..edge.zimage import PATCH, TOKEN_MULTIPLE
+from ..encode import EncodeStage
+from ..solvers import Schedule, make_solver
+from ..stage import Block, Carry, Noisy
+from ..text_layers import DecoderLayers
+from ..vae_2d import Decode2d
+
+_HIDDEN_STATE = -2
+
+
+def padded(num_tokens: int) -> int:
+    return -(-num_tokens // TOKEN_MULTIPLE) * TOKEN_MULTIPLE
+
+
+class ZImage:
+    """The family. See families/base.py."""
+
+    def __init__(self, edge: Edge, components: Components) -> None:
+        self.edge = edge
+        self.solver = make_solver(edge.files.config("scheduler"))
+        transformer = components.model("transformer")
+        vae = components.model("vae")
+        layers = None
+        if edge.files.shared_encoder is None:
+            layers = DecoderLayers(components.model("text_encoder"), _HIDDEN_STATE)
+        blocks = _Transformer(transformer)
+        refiner = _CaptionRefiner(blocks)
+        self.encode = EncodeStage(refiner, layers)
+        self.denoise = _Denoise(blocks)
+        self.decode = Decode2d(vae)
+        self._scale = edge.limits.multiple // PATCH
+        self._condition_shape = (refiner.condition_len, refiner.dim)
+
+    def schedule(self, request: MediaRequest) -> Schedule:
+        steps = request.num_inference_steps
+        sigmas = torch.linspace(1.0, 1 / steps, steps).tolist()
+        shape = self.denoise_shape(request)
+        return self.solver.schedule(steps, sigmas, num_tokens=shape.num_patches)
+
+    def latents_shape(self, request: MediaRequest) -> tuple[int, int, int, int]:
+        return self.denoise.channels, 1, request.height // self._scale, request.width // self._scale
+
+    def noise(self, request: MediaRequest) -> Tensor:
+        channels, _, height, width = self.latents_shape(request)
+        generator = torch.Generator("cpu").manual_seed(request.seed)
+        return torch.randn((1, channels, height, width), generator=generator).view(channels, 1, height, width)
+
+    def prompts(self, request: MediaRequest) -> Sequence[tuple[int, ...]]:
+        encoder = self.edge.encoder
+        if not self.edge.is_guided(request.guidance_scale):
+            return (request.token_ids[encoder],)
+        return request.token_ids[encoder], request.negative_token_ids[encoder]
+
+    def num_padding(self, request: MediaRequest) -> tuple[int, ...]:
+        return (0,) * len(self.prompts(request))
+
+    def condition_shape(self, num_tokens: int) -> tuple[int, int]:
+        condition_len, dim = self._condition_shape
+        return condition_len(num_tokens), dim
+
+    def denoise_shape(self, request: MediaRequest) -> "_Shape":
+        _, _, height, width = self.latents_shape(request)
+        return _Shape(height, width, tuple(padded(len(ids)) for ids in self.prompts(request)))
+
+
+class _Shape(NamedTuple):
+    """Of a denoise row: latent pixels, and the padded caption of each guidance branch."""
+
+    height: int
+    width: int
+    caption_lens: tuple[int, ...]
+
+    @property
+    def num_patches(self) -> int:
+        return (self.height // PATCH) * (self.width // PATCH)
+
+    @property
+    def picture_len(self) -> int:
+        return padded(self.num_patches)
+
+    @property
+    def pictures(self) -> tuple[int, ...]:
+        """A picture's positions start after its caption, so branches with equally long captions share one."""
+        return tuple(dict.fromkeys(self.caption_lens))
+
+    @property
+    def segment_lens(self) -> tuple[int, ...]:
+        return tuple(map(self.segment_len, self.caption_lens))
+
+    def segment_len(self, caption_len: int) -> int:
+        return self.picture_len + caption_len
+
+    def spot(self, caption_len: int) -> "_Spot":
+        return _Spot(caption_len, self.height, self.width)
+
+
+class _Spot(NamedTuple):
+    """What the positions of a segment depend on: its caption's length and its picture's latent pixels."""
+
+    caption_len: int
+    height: int
+    width: int
+
+
+class _Transformer:
+    """The blocks of diffusers' ZImageTransformer2DModel, driven over packed segments."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        key = f"{PATCH}-1"
+        self.embedder = model.all_x_embedder[key]
+        self.final = model.all_final_layer[key]
+        self.dtype = self.embedder.weight.dtype
+        self.dim: int = model.dim
+        self.device = self.embedder.weight.device
+        axes = model.rope_embedder
+        self._rope_axes = [
+            table.to(self.device) for table in axes.precompute_freqs_cis(axes.axes_dims, axes.axes_lens, axes.theta)
+        ]
+        self.time_dim: int = model.t_embedder.mlp[2].out_features
+        self.rope_dim = sum(table.shape[1] for table in self._rope_axes)
+        self.caption_rope = lru_cache(maxsize=32)(self._caption_rope)
+        self.picture_rope = lru_cache(maxsize=32)(self._picture_rope)
+        self.segment_rope = lru_cache(maxsize=32)(self._segment_rope)
+
+    def _caption_rope(self, length: int) -> Tensor:
+        """complex64 [length, rope_dim]: captions lie along the first axis, from position 1."""
+        first, rows, columns = self._rope_axes
+        along = first[1 : length + 1]
+        return torch.cat([along, rows[:1].expand(length, -1), columns[:1].expand(length, -1)], dim=-1)
+
+    def _picture_rope(self, spot: "_Spot") -> Tensor:
+        """complex64 [picture_len, rope_dim]: one position after the caption; padding is at position 0."""
+        first, rows, columns = self._rope_axes
+        height, width = spot.height // PATCH, spot.width // PATCH
+        grid = (height, width, -1)
+        axes = [first[spot.caption_len + 1], rows[:height, None], columns[None, :width]]
+        patches = torch.cat([axis.expand(grid) for axis in axes], dim=-1).flatten(0, 1)
+        origin = torch.cat([first[0], rows[0], columns[0]])
+        return torch.cat([patches, origin.expand(padded(len(patches)) - len(patches), -1)])
+
+    def _segment_rope(self, spot: "_Spot") -> Tensor:
+        return torch.cat([self.picture_rope(spot), self.caption_rope(spot.caption_len)])
+
+    def embed_time(self, timestep_R: Tensor) -> Tensor:
+        """[R, time_dim]. The model counts time from noise, 0, to the picture, 1."""
+        time = (1000 - timestep_R) / 1000
+        embedded = self.model.t_embedder(time.to(self.device) * self.model.t_scale)
+        return embedded.to(self.dtype)  # type: ignore[no-any-return]
+
+    def block(
+        self, layer: Any, x_NLD: Tensor, rope: Tensor, packing: Packing, modulation: Sequence[Tensor] | None = None
+    ) -> Tensor:
+        """One ZImageTransformerBlock. `modulation`: scale and gate of attention, scale and gate of the feed-forward,
+        each broadcastable to x."""
+        heads = layer.attention.heads
+        normed = _rms(layer.attention_norm1, x_NLD)
+        if modulation is not None:
+            normed *= modulation[0]
+        attention = layer.attention
+        query = _rotated(_rms(attention.norm_q, attention.to_q(normed).unflatten(-1, (heads, -1))), rope)
+        key = _rotated(_rms(attention.norm_k, attention.to_k(normed).unflatten(-1, (heads, -1))), rope)
+        value = attention.to_v(normed).unflatten(-1, (heads, -1))
+        mixed = attention.to_out[0](packing.attend(query, key, value).flatten(2))
+        x_NLD = _gated(x_NLD, _rms(layer.attention_norm2, mixed), None if modulation is None else modulation[1])
+        normed = _rms(layer.ffn_norm1, x_NLD)
+        if modulation is not None:
+            normed *= modulation[2]
+        feed = layer.feed_forward
+        grown = silu(feed.w1(normed), inplace=True).mul_(feed.w3(normed))
+        return _gated(x_NLD, _rms(layer.ffn_norm2, feed.w2(grown)), None if modulation is None else modulation[3])
+
+
+def _rms(norm: nn.Module | None, x: Tensor) -> Tensor:
+    """An RMSNorm of diffusers; None where the model has none."""
+    if norm is None:
+        return x
+    weight, eps = norm.weight, norm.eps
+    assert isinstance(weight, Tensor) and isinstance(eps, float)
+    return rms_norm(x, weight.shape, weight, eps)
+
+
+def _rotated(x_NLHE: Tensor, rope: Tensor) -> Tensor:
+    """Rotary embedding of neighbouring pairs, in place in float32. `rope` is complex [N or 1, L, 1, E / 2]."""
+    as_float = x_NLHE.float()
+    torch.view_as_complex(as_float.unflatten(-1, (-1, 2))).mul_(rope)
+    return as_float.to(x_NLHE.dtype)
+
+
+def _gated(x: Tensor, update: Tensor, gate: Tensor | None) -> Tensor:
+    return x + update if gate is None else torch.addcmul(x, gate, update)
+
+
+class _CaptionRefiner:
+    """Hidden states to captions as the transformer reads them: see encode.Refiner."""
+
+    def __init__(self, transformer: _Transformer) -> None:
+        self._transformer = transformer
+        self._layers: Sequence[Any] = list(transformer.model.context_refiner)
+        self.num_blocks = max(1, len(self._layers))
+        self.dim = transformer.dim
+        self.itemsize = transformer.dtype.itemsize
+
+    def condition_len(self, num_tokens: int) -> int:
+        return padded(num_tokens)
+
+    def start(self, hidden_LH: Tensor) -> Tensor:
+        model = self._transformer.model
+        norm, project = model.cap_embedder
+        embedded = project(_rms(norm, hidden_LH.to(self._transformer.dtype)))
+        padding = padded(len(embedded)) - len(embedded)
+        return torch.cat([embedded, model.cap_pad_token.expand(padding, -1)])
+
+    def block(self, index: int, condition_LD: Tensor) -> Tensor:
+        if not self._layers:
+            return condition_LD
+        rope = self._transformer.caption_rope(len(condition_LD)).view(1, len(condition_LD), 1, -1)
+        packing = Packing((len(condition_LD),))
+        return self._transformer.block(self._layers[index], condition_LD.unsqueeze(0), rope, packing)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Picture:
+    """The picture tokens of one row, for the guidance branches with captions of one length."""
+
+    row: int
+    spot: _Spot
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """One guidance branch of one row: a picture (by its place), then a caption (by its tokens)."""
+
+    row: int
+    spot: _Spot
+    picture: int
+    caption: slice
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """How a batch is packed. Both kinds are ordered by length, so that equal lengths are neighbours."""
+
+    shapes: tuple[_Shape, ...]
+    pictures: tuple[_Picture, ...]
+    segments: tuple[_Segment, ...]
+    branches: tuple[tuple[int, ...], ...]  # of each row: places of its positive and negative segment
+    picture_packing: Packing
+    segment_packing: Packing
+
+
+class _Denoise:
+    """Blocks: the noise refiner over pictures, then the main layers over [picture, caption] segments."""
+
+    name = "denoise"
+
+    def __init__(self, transformer: _Transformer) -> None:
+        self._transformer = transformer
+        model = transformer.model
+        self.channels: int = model.in_channels
+        self._refiners: Sequence[Any] = list(model.noise_refiner)
+        self._layers: Sequence[Any] = list(model.layers)
+        self.blocks = lru_cache(maxsize=256)(self._make_blocks)
+
+    def batch_key(self, shape: _Shape) -> Hashable:
+        return ()
+
+    def _make_blocks(self, shape: _Shape) -> Sequence[Block]:
+        pictures = _segments_work([shape.picture_len] * len(shape.pictures))
+        segments = _segments_work(shape.segment_lens)
+        blocks = [Block(partial(self._refine, layer), pictures) for layer in self._refiners]
+        blocks.append(Block(partial(self._join_and_run, self._layers[0]), segments))
+        blocks += [Block(partial(self._run, layer), segments) for layer in self._layers[1:]]
+        return tuple(blocks)
+
+    def carried(self, shape: _Shape) -> Mapping[str, int]:
+        transformer = self._transformer
+        width = transformer.dim * transformer.dtype.itemsize
+        tokens = max(len(shape.pictures) * shape.picture_len, sum(shape.segment_lens))
+        return {
+            "x": tokens * width,
+            "captions": sum(shape.caption_lens) * width,
+            "rope": tokens * transformer.rope_dim * torch.complex64.itemsize,
+            "time": transformer.time_dim * transformer.dtype.itemsize,
+            "rows": tokens * torch.int64.itemsize,
+        }
+
+    # -- the ends of a step
+
+    def open(self, rows: Sequence[Noisy]) -> Carry:
+        transformer = self._transformer
+        shapes = [_Shape(*row.latents.shape[2:], tuple(map(len, row.conditions))) for row in rows]
+        facts = _packed(tuple(shapes))
+        embedded = self._embedded([row.latents for row in rows])
+        captions = [caption for row in rows for caption in row.conditions]
+        tensors = {
+            "x": _pack([embedded[picture.row] for picture in facts.pictures], facts.picture_packing),
+            "rope": _pack_rope(facts.pictures, transformer.picture_rope, facts.picture_packing),
+            "rows": self._row_of_each(facts.pictures, facts.picture_packing),
+            "captions": torch.cat(captions),
+            "time": transformer.embed_time(torch.stack([row.timestep for row in rows])),
+        }
+        return Carry(tensors, facts)
+
+    def close(self, carry: Carry, rows: Sequence[Noisy]) -> Sequence[Tensor]:
+        facts: _Facts = carry.facts
+        final = self._transformer.final
+        tokens, owners = self._picture_tokens(carry)
+        scale = 1.0 + final.adaLN_modulation(carry.tensors["time"])
+        normed = layer_norm(tokens, tokens.shape[-1:], eps=final.norm_final.eps) * scale[owners]
+        lengths = [facts.shapes[segment.row].num_patches for segment in facts.segments]
+        outputs = final.linear(normed).float().split(lengths)
+        return [
+            _guided([_unpatchified(outputs[i], shape, self.channels) for i in branches], row.guidance_scale)
+            for row, shape, branches in zip(rows, facts.shapes, facts.branches, strict=True)
+        ]
+
+    # -- blocks
+
+    def _refine(self, layer: Any, carry: Carry) -> None:
+        self._through(layer, carry, carry.facts.picture_packing)
+
+    def _join_and_run(self, layer: Any, carry: Carry) -> None:
+        facts: _Facts = carry.facts
+        tensors = carry.tensors
+        pictures = tensors["x"].flatten(0, 1).split(facts.picture_packing.lengths)
+        captions = tensors.pop("captions")
+        parts = [part for s in facts.segments for part in (pictures[s.picture], captions[s.caption])]
+        tensors["x"] = _pack(parts, facts.segment_packing)
+        tensors["rope"] = _pack_rope(facts.segments, self._transformer.segment_rope, facts.segment_packing)
+        tensors["rows"] = self._row_of_each(facts.segments, facts.segment_packing)
+        self._run(layer, carry)
+
+    def _run(self, layer: Any, carry: Carry) -> None:
+        self._through(layer, carry, carry.facts.segment_packing)
+
+    def _through(self, layer: Any, carry: Carry, packing: Packing) -> None:
+        tensors = carry.tensors
+        modulation = self._modulation(layer, tensors, packing)
+        tensors["x"] = self._transformer.block(layer, tensors["x"], tensors["rope"], packing, modulation)
+
+    # -- parts
+
+    def _embedded(self, latents: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Picture tokens of each row, padded [picture_len, D]."""
+        patches = [_patchified(tensor.to(self._transformer.dtype)) for tensor in latents]
+        tokens = self._transformer.embedder(torch.cat(patches)).split([len(part) for part in patches])
+        pad_token = self._transformer.model.x_pad_token
+        return [torch.cat([part, pad_token.expand(padded(len(part)) - len(part), -1)]) for part in tokens]
+
+    def _row_of_each(self, parts: Sequence[_Picture] | Sequence[_Segment], packing: Packing) -> Tensor:
+        """Which row modulates each segment [N], or each token [T] of a ragged pack; [1] where one row is alone."""
+        rows = [part.row for part in parts]
+        if len(set(rows)) == 1:
+            index = torch.tensor(rows[:1])
+        elif packing.is_uniform:
+            index = torch.tensor(rows)
+        else:
+            index = torch.tensor(rows).repeat_interleave(torch.tensor(packing.lengths))
+        return index.to(self._transformer.device)
+
+    def _modulation(self, layer: Any, tensors: Mapping[str, Tensor], packing: Packing) -> Sequence[Tensor]:
+        scale_1, gate_1, scale_2, gate_2 = layer.adaLN_modulation(tensors["time"]).chunk(4, dim=-1)
+        parts = [1.0 + scale_1, gate_1.tanh(), 1.0 + scale_2, gate_2.tanh()]
+        rows = tensors["rows"]
+        dim = 1 if packing.is_uniform else 0  # [N, 1, D] for segments, [1, T, D] for tokens
+        return [part[rows].unsqueeze(dim) for part in parts]
+
+    def _picture_tokens(self, carry: Carry) -> tuple[Tensor, Tensor]:
+        """Of all segments in turn, the tokens of the picture without padding [T, D]; and the row of each [T]."""
+        facts: _Facts = carry.facts
+        segments = carry.tensors["x"].flatten(0, 1).split(facts.segment_packing.lengths)
+        counts = [facts.shapes[segment.row].num_patches for segment in facts.segments]
+        tokens = torch.cat([part[:count] for part, count in zip(segments, counts, strict=True)])
+        rows = torch.tensor([segment.row for segment in facts.segments])
+        return tokens, rows.repeat_interleave(torch.tensor(counts)).to(tokens.device)
+
+
+def _segments_work(lengths: Sequence[int]) -> Work:
+    return Work(rows=1, new_tokens=sum(lengths), attended_pairs=sum(n * n for n in lengths), blocks=1)
+
+
+def _packed(shapes: tuple[_Shape, ...]) -> _Facts:
+    pictures = [_Picture(row, shape.spot(length)) for row, shape in enumerate(shapes) for length in shape.pictures]
+    pictures.sort(key=lambda picture: shapes[picture.row].picture_len)
+    places = {(picture.row, picture.spot): place for place, picture in enumerate(pictures)}
+    segments, start = [], 0
+    for row, shape in enumerate(shapes):
+        for length in shape.caption_lens:
+            spot = shape.spot(length)
+            segments.append(_Segment(row, spot, places[row, spot], slice(start, start + length)))
+            start += length
+    segments.sort(key=lambda segment: shapes[segment.row].segment_len(segment.spot.caption_len))
+    branches: list[list[int]] = [[] for _ in shapes]
+    for place, segment in sorted(enumerate(segments), key=lambda entry: entry[1].caption.start):
+        branches[segment.row].append(place)
+    return _Facts(
+        shapes,
+        tuple(pictures),
+        tuple(segments),
+        tuple(map(tuple, branches)),
+        Packing(tuple(shapes[p.row].picture_len for p in pictures)),
+        Packing(tuple(shapes[s.row].segment_len(s.spot.caption_len) for s in segments)),
+    )
+
+
+def _pack(parts: Sequence[Tensor], packing: Packing) -> Tensor:
+    return torch.cat(list(parts)).view(*packing.shape, -1)
+
+
+def _pack_rope(
+    parts: Sequence[_Picture] | Sequence[_Segment], rope: Callable[[_Spot], Tensor], packing: Packing
+) -> Tensor:
+    """[N, L, 1, rope_dim], or with N = 1 where all have the same positions."""
+    spots = [part.spot for part in parts]
+    if len(set(spots)) == 1:
+        return rope(spots[0]).unsqueeze(1).unsqueeze(0)
+    return _pack([rope(spot) for spot in spots], packing).unsqueeze(2)
+
+
+def _patchified(latents: Tensor) -> Tensor:
+    """[C, 1, height, width] to [num_patches, PATCH * PATCH * C]."""
+    channels, _, height, width = latents.shape
+    grid = latents.view(channels, height // PATCH, PATCH, width // PATCH, PATCH)
+    return grid.permute(1, 3, 2, 4, 0).reshape(-1, PATCH * PATCH * channels)
+
+
+def _unpatchified(tokens: Tensor, shape: _Shape, channels: int) -> Tensor:
+    grid = tokens.view(shape.height // PATCH, shape.width // PATCH, PATCH, PATCH, channels)
+    return grid.permute(4, 0, 2, 1, 3).reshape(channels, 1, shape.height, shape.width)
+
+
+def _guided(branches: Sequence[Tensor], scale: float) -> Tensor:
+    """The model predicts towards the picture, the solver walks along the flow towards noise: hence the sign."""
+    if len(branches) == 1:
+        return -branches[0]
+    positive, negative = branches
+    return -(positive + scale * (positive - negative))

@@ -1,0 +1,83 @@
+"""Text encoders of pipelines as lists of layers, over the modules of the transformers library.
+
+Prompts run one by one and unpadded: what diffusers masks out is never computed, and no prompt's result depends on
+which others are encoded beside it.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from hemiola.core.step import Work
+
+
+class TextLayers(Protocol):
+    """`embed`, then every layer in turn, then `finish`: [1, num_tokens, hidden_size] throughout."""
+
+    hidden_size: int
+    num_layers: int
+    dtype: torch.dtype
+
+    def embed(self, token_ids: Sequence[int]) -> Tensor: ...
+
+    def layer(self, index: int, hidden_NLH: Tensor) -> Tensor: ...
+
+    def finish(self, hidden_NLH: Tensor) -> Tensor: ...
+
+
+def layer_work(num_tokens: int) -> Work:
+    """Of one layer over one prompt."""
+    return Work(rows=1, new_tokens=num_tokens, attended_pairs=num_tokens**2, blocks=1)
+
+
+class DecoderLayers:
+    """A causal language model (Qwen3's shape) up to a hidden state, counted as transformers counts: -1 is the last
+    one, after the final norm; -2 is what goes into the last layer."""
+
+    def __init__(self, model: nn.Module, hidden_state: int) -> None:
+        inner: Any = getattr(model, "model", model)
+        self._model = inner
+        self.hidden_size: int = inner.config.hidden_size
+        self.num_layers = len(inner.layers) + 1 + hidden_state
+        self.dtype = inner.embed_tokens.weight.dtype
+        self._is_last = hidden_state == -1
+
+    def embed(self, token_ids: Sequence[int]) -> Tensor:
+        embedding = self._model.embed_tokens
+        return embedding(torch.tensor([token_ids], device=embedding.weight.device))  # type: ignore[no-any-return]
+
+    def layer(self, index: int, hidden_NLH: Tensor) -> Tensor:
+        positions = torch.arange(hidden_NLH.shape[1], device=hidden_NLH.device).unsqueeze(0)
+        rope = self._model.rotary_emb(hidden_NLH, positions)
+        return _first(self._model.layers[index](hidden_NLH, position_embeddings=rope, position_ids=positions))
+
+    def finish(self, hidden_NLH: Tensor) -> Tensor:
+        return self._model.norm(hidden_NLH) if self._is_last else hidden_NLH
+
+
+class T5Layers:
+    """The encoder of T5 and its kin (UMT5), with the final norm."""
+
+    def __init__(self, model: nn.Module) -> None:
+        stack: Any = model.encoder
+        self._stack = stack
+        self.hidden_size: int = stack.config.d_model
+        self.num_layers = len(stack.block)
+        self.dtype = stack.embed_tokens.weight.dtype
+
+    def embed(self, token_ids: Sequence[int]) -> Tensor:
+        embedding = self._stack.embed_tokens
+        return embedding(torch.tensor([token_ids], device=embedding.weight.device))  # type: ignore[no-any-return]
+
+    def layer(self, index: int, hidden_NLH: Tensor) -> Tensor:
+        return _first(self._stack.block[index](hidden_NLH))
+
+    def finish(self, hidden_NLH: Tensor) -> Tensor:
+        return self._stack.final_layer_norm(hidden_NLH)  # type: ignore[no-any-return]
+
+
+def _first(output: Any) -> Tensor:
+    """Layers return a tensor or, in older versions of transformers, a tuple that starts with it."""
+    return output[0] if isinstance(output, tuple) else output
