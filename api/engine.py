@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from hemiola.core.config import EngineConfig
 from hemiola.core.errors import InvalidRequest, ModelNotFound
 from hemiola.core.events import Event, Failed, Finished, Image, Video
-from hemiola.core.request import MediaRequest, Request, TextRequest
+from hemiola.core.request import Request, TextRequest
 from hemiola.core.tracing import StepTrace
 from hemiola.scheduler.scheduler import Scheduler
 

@@ -261,4 +261,15 @@ def _priority(group: Group) -> int:
     return priority
 
 
-POLICIES: dict[str, Callable[[CostModel, Limits], Policy]] = {"fcfs": Fcfs, "deadline": Deadline}
+class WholeSteps(Deadline):
+    """As `Deadline`, but never cuts a media step: what a server does that interleaves whole steps. For comparison."""
+
+    def _block_quantum(self, group: Group, cut: Blocks, limit_s: float) -> Blocks:
+        return Blocks(cut.first, cut.last)
+
+
+POLICIES: dict[str, Callable[[CostModel, Limits], Policy]] = {
+    "fcfs": Fcfs,
+    "deadline": Deadline,
+    "whole-steps": WholeSteps,
+}

@@ -1,0 +1,20 @@
+"""Benchmarks that anyone can run: `hemiola bench NAME`. Each compares with what one would use instead, in one run."""
+
+from collections.abc import Callable
+from importlib import import_module
+
+from .report import Report
+
+BENCHES = {
+    "text": "tokens per second of the chat model, against transformers' generate",
+    "image": "seconds per picture, against diffusers' pipeline",
+    "prefix": "prompt tokens computed, with the prefix cache against without",
+    "mixed": "time between tokens beside pictures and a clip, against whole steps in between",
+    "overhead": "the engine's own CPU time per step",
+}
+
+
+def load(name: str) -> Callable[..., Report]:
+    """The benchmark's `run(options)`."""
+    run: Callable[..., Report] = import_module(f"{__name__}.{name}").run
+    return run

@@ -1,0 +1,46 @@
+"""The command line: `hemiola COMMAND`. One module a command, each with `add_arguments` and `run`."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from hemiola.core.config import wait_passively
+from hemiola.core.errors import HemiolaError
+
+COMMANDS = {
+    "chat": "talk with a language model",
+    "image": "make pictures from a prompt",
+    "video": "make a clip from a prompt",
+    "demo": "text, pictures and a clip from one engine at once, with a drawing of their steps",
+    "models": "list the models that can be served without a download",
+    "info": "show devices, versions, backends and the memory plan",
+    "bench": "measure against what you would use instead",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; its exit status."""
+    wait_passively()
+    parser = argparse.ArgumentParser(prog="hemiola", description="Text, images and video from one engine.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        command.add_argument("--log-level", default="warning", choices=("debug", "info", "warning", "error"))
+        _module(name).add_arguments(command)
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=options.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
+    try:
+        status: int = _module(options.command).run(options)
+    except HemiolaError as error:
+        print(f"hemiola {options.command}: {error.message}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return status
+
+
+def _module(name: str) -> Any:
+    return import_module(f"hemiola.api.cli.{name}")

@@ -1,0 +1,23 @@
+"""`hemiola video "a red fox runs" -o fox.mp4`: a clip from a prompt."""
+
+import argparse
+
+from .image import MEDIA_SETTINGS, add_media_arguments
+from .options import add_engine_options, given, open_engine
+from .progress import show_progress
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_media_arguments(parser, default_output="video.mp4")
+    parser.add_argument("--frames", type=int, dest="num_frames", help="number of frames (default: the model's)")
+    parser.add_argument("--fps", type=int, help="frames a second in the file")
+    add_engine_options(parser, model_help="a video model (default: hemiola-tiny-video)")
+
+
+def run(options: argparse.Namespace) -> int:
+    with open_engine(options, "hemiola-tiny-video") as engine:
+        stream = engine.stream_video(options.prompt, **given(options, *MEDIA_SETTINGS, "num_frames", "fps"))
+        show_progress(stream)
+        result = stream.result()
+        print(f"{result.save(options.output)} (seed {result.seed})")
+    return 0
