@@ -26,7 +26,13 @@ def tiny_models() -> tuple[UMT5EncoderModel, WanTransformer3DModel]:
 
 
 def reference(
-    encoder: UMT5EncoderModel, transformer: WanTransformer3DModel, ids: torch.Tensor, length: torch.Tensor, padded: int, x: torch.Tensor, t: torch.Tensor
+    encoder: UMT5EncoderModel,
+    transformer: WanTransformer3DModel,
+    ids: torch.Tensor,
+    length: torch.Tensor,
+    padded: int,
+    x: torch.Tensor,
+    t: torch.Tensor,
 ) -> torch.Tensor:
     """What WanPipeline does: encode with a mask, cut, pad with zeros to `max_sequence_length`, no mask afterwards."""
     ids = torch.nn.functional.pad(ids, (0, padded - ids.shape[1]))
@@ -45,7 +51,9 @@ def test_the_training_forward_equals_the_pipelines_for_every_text_padding(padded
         expected = reference(encoder, transformer, ids, length, padded, x, t)
         hidden = TextEncoder.of(encoder, SLOTS)(dict(encoder.named_parameters()), ids, length)
         text, bias = text_keys(hidden, length, torch.tensor([padded, padded]))
-        got = denoise(dict(transformer.named_parameters()), transformer, x, t, text, bias, rope_tables(transformer, 3, 4, 6))
+        got = denoise(
+            dict(transformer.named_parameters()), transformer, x, t, text, bias, rope_tables(transformer, 3, 4, 6)
+        )
     assert expected.std() > 0.1
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=2e-5)
 
@@ -66,6 +74,8 @@ def test_gradients_reach_every_parameter() -> None:
     hidden = TextEncoder.of(encoder, SLOTS)(dict(encoder.named_parameters()), ids, length)
     text, bias = text_keys(hidden, length, torch.tensor([64, 512]))
     x, t = torch.randn(2, 4, 1, 4, 4), torch.tensor([100.0, 900.0])
-    denoise(dict(transformer.named_parameters()), transformer, x, t, text, bias, rope_tables(transformer, 1, 4, 4)).square().sum().backward()
+    denoise(
+        dict(transformer.named_parameters()), transformer, x, t, text, bias, rope_tables(transformer, 1, 4, 4)
+    ).square().sum().backward()
     named = [*encoder.named_parameters(), *transformer.named_parameters()]
     assert [name for name, p in named if p.grad is None or not p.grad.any()] == []

@@ -12,7 +12,13 @@ from samples.train.video.sequence import SequenceVae, inflate_from_images
 def tiny_vae() -> AutoencoderKLWan:
     torch.manual_seed(0)
     vae = AutoencoderKLWan(
-        base_dim=8, decoder_base_dim=4, z_dim=4, dim_mult=[1, 2, 4, 4], num_res_blocks=1, latents_mean=[0.0] * 4, latents_std=[1.0] * 4
+        base_dim=8,
+        decoder_base_dim=4,
+        z_dim=4,
+        dim_mult=[1, 2, 4, 4],
+        num_res_blocks=1,
+        latents_mean=[0.0] * 4,
+        latents_std=[1.0] * 4,
     )
     for parameter in vae.parameters():
         torch.nn.init.normal_(parameter, std=0.2)

@@ -46,7 +46,7 @@ def load_parts(directory: Path, stem: str) -> tuple[dict[str, Tensor], dict[str,
     for path in paths:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata()
-            tensors |= {name: file.get_tensor(name) for name in file.keys()}
+            tensors |= {name: file.get_tensor(name) for name in list(file.keys())}
     if not paths or len(paths) != int(metadata["parts"]):
         raise FileNotFoundError(f"{directory}: {len(paths)} of {metadata.get('parts', '?')} parts of {stem!r}")
     return tensors, json.loads(metadata["record"])

@@ -128,7 +128,8 @@ def denoise(
     shift, scale = (w["scale_shift_table"].float() + time[:, None]).chunk(2, 1)
     out = linear(layer_norm(x) * (1 + scale) + shift, w, "proj_out").float()
     out = out.unflatten(1, (-1, height // ph, width // pw)).unflatten(-1, (ph, pw, channels))
-    return out.permute(0, 6, 1, 2, 4, 3, 5).flatten(5).flatten(3, 4)
+    velocity: Tensor = out.permute(0, 6, 1, 2, 4, 3, 5).flatten(5).flatten(3, 4)
+    return velocity
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""Trains the video denoiser and its text encoder: `python -m samples.train.video.dit --vae DIR --out DIR --seconds 500`.
+"""Trains the video denoiser and its text encoder:
+`python -m samples.train.video.dit --vae DIR --out DIR --seconds 500`.
 
 Flow matching on latents that are encoded once: x_t = (1 - s) x_0 + s noise, the model predicts noise - x_0. The text
 encoder starts from nothing and learns with the denoiser. A step draws its batch, its noise and its text padding on the
@@ -67,14 +68,15 @@ class VideoModel(nn.Module):
 
 
 def cast(name: str, weight: Tensor, dtype: torch.dtype) -> Tensor:
-    """Matrices compute in `dtype`; what is small, summed over many rows, or kept in fp32 by diffusers stays as it is."""
+    """Matrices compute in `dtype`; what is small, or kept in fp32 by diffusers, stays as it is."""
     keeps = ("norm", "scale_shift_table", "time_embedder", "relative_attention_bias", "shared", "embed_tokens")
     return weight if any(part in name for part in keeps) else weight.to(dtype)
 
 
 def split_parameters(model: VideoModel) -> tuple[list[Tensor], list[Tensor]]:
     """(matrices inside layers for Muon, everything else for AdamW)."""
-    matrices, vectors = [], []
+    matrices: list[Tensor] = []
+    vectors: list[Tensor] = []
     for name, parameter in model.named_parameters():
         is_inside = "blocks." in name or "encoder.block." in name
         is_matrix = parameter.ndim == 2 and is_inside and "relative_attention_bias" not in name
@@ -147,7 +149,11 @@ class Trainer:
                 self.average.restart()
             if done % self.settings.log_every == 0:
                 loss, norm = recent.tolist()
-                print(f"dit step {done} {elapsed:.0f} s progress {schedule.progress(elapsed):.3f} loss {loss:.4f} norm {norm:.2f}", flush=True)
+                print(
+                    f"dit step {done} {elapsed:.0f} s progress {schedule.progress(elapsed):.3f} "
+                    f"loss {loss:.4f} norm {norm:.2f}",
+                    flush=True,
+                )
                 assert loss == loss, "the loss is not a number"
             done += 1
             if done % self.settings.replace_every == 0:
@@ -162,14 +168,20 @@ class Trainer:
         return state | raw
 
 
-def make_pools(vae_folder: Path, tokenizer: T5Tokenizer, settings: Settings, seed: int, device: torch.device) -> list[LatentPool]:
+def make_pools(
+    vae_folder: Path, tokenizer: T5Tokenizer, settings: Settings, seed: int, device: torch.device
+) -> list[LatentPool]:
     encoder = LatentEncoder(AutoencoderKLWan.from_pretrained(vae_folder, torch_dtype=torch.float32), device)
     source, pools = ClipSource(seed, device), []
     total = sum(count for _, _, count in settings.formats)
     for size, _, count in settings.formats:
         pool = LatentPool(source, encoder, tokenizer, size, count)
         filled = pool.fill(settings.pool_seconds * count / total)
-        print(f"{filled} clips of {size.width}x{size.height}x{size.frames} encoded, latent std {pool.latents.float().std():.3f}", flush=True)
+        print(
+            f"{filled} clips of {size.width}x{size.height}x{size.frames} encoded, "
+            f"latent std {pool.latents[:2000].float().std():.3f}",
+            flush=True,
+        )
         pools.append(pool)
     return pools
 
@@ -196,7 +208,9 @@ def start_model(shape: Shape, resume: Path | None) -> tuple[VideoModel, T5Tokeni
     return model, tokenizer, record
 
 
-def train(shape: Shape, settings: Settings, vae: Path, out: Path, device: torch.device, seed: int, resume: Path | None) -> None:
+def train(
+    shape: Shape, settings: Settings, vae: Path, out: Path, device: torch.device, seed: int, resume: Path | None
+) -> None:
     """One run: pools, steps, checkpoint."""
     clock = Clock()
     seed += round(1000 * settings.schedule_start)  # a later part of the schedule sees other clips
@@ -205,7 +219,10 @@ def train(shape: Shape, settings: Settings, vae: Path, out: Path, device: torch.
     model, tokenizer, record = start_model(shape, resume)
     trainer = Trainer(model, settings, device)
     pools = make_pools(vae, tokenizer, settings, seed, device)
-    print(f"{sum(p.numel() for p in trainer.named.values()) / 1e6:.2f} M weights, training from {clock.elapsed:.0f} s on", flush=True)
+    print(
+        f"{sum(p.numel() for p in trainer.named.values()) / 1e6:.2f} M weights, training from {clock.elapsed:.0f} s on",
+        flush=True,
+    )
     left = settings.seconds - clock.elapsed
     schedule = Schedule(left, settings.rate, 200, start=settings.schedule_start, end=settings.schedule_end)
     record["steps"] += trainer.train(pools, schedule, clock)

@@ -32,7 +32,9 @@ _FILMSTRIP_ROWS, _FILMSTRIP_FRAMES = 24, (0, 3, 6, 10, 13, 16)
 
 
 @torch.no_grad()
-def generate(pipe: WanPipeline, prompts: list[Prompt], guidance_scale: float, batch: int = 64, steps: int = STEPS) -> Tensor:
+def generate(
+    pipe: WanPipeline, prompts: list[Prompt], guidance_scale: float, batch: int = 64, steps: int = STEPS
+) -> Tensor:
     """[N, 17, 3, 96, 96] in [0, 1]; the noise of a prompt depends on its own seed only."""
     pipe.set_progress_bar_config(disable=True)
     parts = []
@@ -67,7 +69,9 @@ def _indices(values: list[int], device: torch.device) -> Tensor:
     return torch.tensor(values, device=device)
 
 
-def single_figures(judge: Judge, clips: Tensor, things: list[int], motions: list[str]) -> tuple[dict[str, float], Track, Tensor, Tensor]:
+def single_figures(
+    judge: Judge, clips: Tensor, things: list[int], motions: list[str]
+) -> tuple[dict[str, float], Track, Tensor, Tensor]:
     """Shares of clips with the thing, the motion, both, and a constant background; and what was right for each clip."""
     track = judge.track(clips)
     thing_right = track.thing_N == _indices([CLASSES.index(t) for t in things], clips.device)
@@ -89,7 +93,10 @@ def pair_figures(judge: Judge, clips: Tensor, things: list[tuple[int, ...]]) -> 
         judge.track(half(clips, side)).thing_N == _indices([CLASSES.index(pair[side]) for pair in things], clips.device)
         for side in (0, 1)
     ]
-    return {"one_thing": torch.cat(right).float().mean().item(), "both_things": (right[0] & right[1]).float().mean().item()}
+    return {
+        "one_thing": torch.cat(right).float().mean().item(),
+        "both_things": (right[0] & right[1]).float().mean().item(),
+    }
 
 
 def by_group(right: Tensor, groups: list[str]) -> dict[str, float]:
@@ -150,8 +157,13 @@ def draw_filmstrip(clips: Tensor, prompts: list[Prompt], path: Path) -> None:
     sheet.save(path)
 
 
-def evaluate_pipeline(pipe: WanPipeline, judge_folder: Path, out: Path, device: torch.device, quick: bool = False) -> dict[str, Any]:
-    """Writes `out`/evaluation.json and `out`/filmstrip.png; returns the figures. `quick` tries the code with few prompts and steps."""
+def evaluate_pipeline(
+    pipe: WanPipeline, judge_folder: Path, out: Path, device: torch.device, quick: bool = False
+) -> dict[str, Any]:
+    """Writes `out`/evaluation.json and `out`/filmstrip.png; returns the figures.
+
+    `quick` tries the code with few prompts and steps.
+    """
     start = time.monotonic()
     pipe = pipe.to(device, torch.float32)
     judge, judged = load_judge(judge_folder, device)

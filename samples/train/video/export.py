@@ -1,4 +1,5 @@
-"""Makes the pipeline folder of a trained model: `python -m samples.train.video.export --vae DIR --dit DIR --out FOLDER`.
+"""Makes the pipeline folder of a trained model:
+`python -m samples.train.video.export --vae DIR --dit DIR --out FOLDER`.
 
 The folder loads with diffusers.WanPipeline.from_pretrained. Weights are bfloat16.
 """

@@ -23,7 +23,7 @@ CLASSES = tuple(VIDEO_IDS)
 
 @dataclass(frozen=True)
 class Track:
-    """What the judge saw in N clips of T frames: log class probabilities, centre and size in fractions, degrees clockwise."""
+    """What the judge saw in N clips of T frames: log probabilities, centre and size in fractions, degrees clockwise."""
 
     classes_NTK: Tensor
     x_NT: Tensor

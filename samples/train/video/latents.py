@@ -28,13 +28,16 @@ class LatentEncoder:
     def __call__(self, clips_BTCHW: Tensor) -> Tensor:
         """[B, T, 3, H, W] bytes -> posterior means [B, t, C, h, w] in float16, normalised per channel."""
         moments = self._sequence.encode((clips_BTCHW.float() / 127.5 - 1).to(self._dtype))
-        return ((moments[:, :, :LATENT_CHANNELS].float() - self._mean) / self._std).half()
+        latents: Tensor = ((moments[:, :, :LATENT_CHANNELS].float() - self._mean) / self._std).half()
+        return latents
 
 
 class LatentPool:
     """`count` encoded clips of one format; `replace` overwrites the oldest."""
 
-    def __init__(self, source: ClipSource, encoder: LatentEncoder, tokenizer: T5Tokenizer, size: Format, count: int) -> None:
+    def __init__(
+        self, source: ClipSource, encoder: LatentEncoder, tokenizer: T5Tokenizer, size: Format, count: int
+    ) -> None:
         self._source, self._encoder, self._tokenizer, self._size = source, encoder, tokenizer, size
         device, frames = source.device, 1 + (size.frames - 1) // 4
         self.latents = torch.zeros(
@@ -60,6 +63,10 @@ class LatentPool:
         ids, lengths = encode(self._tokenizer, self._source.captions(scenes))
         latents = self._encoder(self._source.render(scenes, self._size)).transpose(1, 2)
         rows = slice(self._next, self._next + count)
-        self.latents[rows], self.ids[rows], self.lengths[rows] = latents, ids.to(self.ids.device), lengths.to(self.ids.device)
+        self.latents[rows], self.ids[rows], self.lengths[rows] = (
+            latents,
+            ids.to(self.ids.device),
+            lengths.to(self.ids.device),
+        )
         self._next = (self._next + count) % len(self.ids)
         return count

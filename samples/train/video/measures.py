@@ -1,4 +1,4 @@
-"""What is measured on clips: the motion of a track, the steadiness of the background, and the judge's own reliability."""
+"""What is measured on clips: the motion of a track, the steadiness of the background, the judge's own reliability."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ _TOLERANCES = {"place": 0.03, "log_size": 0.10, "angle": 0.35}
 """About one standard deviation of a good track: fractions of the picture, nats, and the angle's chord."""
 
 CONSTANT_BELOW = 0.02
-"""A background counts as constant when its mean deviation over time is below this (pixels in [0, 1]; about 5 of 255)."""
+"""A background is constant when its mean deviation over time is below this (pixels in [0, 1]; about 5 of 255)."""
 
 
 def motion_distances(track: Track) -> Tensor:
-    """[N, motions] mean squared deviation, in tolerances, between each track and each motion at the best place and size."""
+    """[N, motions] mean squared deviation, in tolerances, of each track from each motion at the best place and size."""
     frames = track.x_NT.shape[1]
-    path = torch.tensor([[trajectory(m, i / (frames - 1)) for i in range(frames)] for m in MOTIONS], device=track.x_NT.device)
+    path = torch.tensor(
+        [[trajectory(m, i / (frames - 1)) for i in range(frames)] for m in MOTIONS], device=track.x_NT.device
+    )
     dx, dy, factor, degrees = path.unbind(-1)  # each [motions, T]
     x, y = track.x_NT[:, None] - dx, track.y_NT[:, None] - dy
     log_size = track.size_NT.log()[:, None] - factor.log()
@@ -41,7 +43,7 @@ def motion_of(track: Track) -> Tensor:
 
 
 def background_deviation(clips_NTCHW: Tensor, track: Track) -> Tensor:
-    """[N] mean absolute deviation over time of the pixels while they lie outside the tracked thing (and its surroundings)."""
+    """[N] mean absolute deviation over time of the pixels while they lie outside the tracked thing's surroundings."""
     height, width = clips_NTCHW.shape[-2:]
     y = (torch.arange(height, device=clips_NTCHW.device) + 0.5)[:, None] / height
     x = (torch.arange(width, device=clips_NTCHW.device) + 0.5)[None] / width

@@ -13,7 +13,7 @@ from transformers import UMT5Config, UMT5EncoderModel
 
 LATENT_CHANNELS = 16
 TEXT_SLOTS = 39
-"""Most tokens of a caption, the end mark included; longer captions are not trained."""
+"""Most tokens of a caption in training, the end mark included."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,9 @@ class Shape:
 
 
 SHAPES = {
-    "shipped": Shape("shipped", 16, (1, 2, 4, 4), heads=8, layers=8, ffn=768, text_width=192, text_ffn=256, text_layers=3),
+    "shipped": Shape(
+        "shipped", 16, (1, 2, 4, 4), heads=8, layers=8, ffn=768, text_width=192, text_ffn=256, text_layers=3
+    ),
     "toy": Shape("toy", 8, (1, 1, 2, 2), heads=2, layers=2, ffn=64, text_width=64, text_ffn=64, text_layers=1),
 }
 

@@ -78,7 +78,17 @@ def tuning_prompts() -> list[Prompt]:
 def load_prompts() -> list[Prompt]:
     """The committed prompts."""
     rows = [json.loads(line) for line in PROMPT_FILE.read_text().splitlines()]
-    return [Prompt(**{key: tuple(v) if isinstance(v, list) else v for key, v in row.items()}) for row in rows]
+    return [
+        Prompt(
+            row["text"],
+            row["seed"],
+            tuple(row["things"]),
+            tuple(row["motions"]),
+            tuple(row["tints"]),
+            tuple(row["background"]),
+        )
+        for row in rows
+    ]
 
 
 def prompts_hash() -> str:

@@ -37,7 +37,8 @@ def norm_silu(x_NCHW: Tensor, gamma: Tensor) -> Tensor:
 
 def split_frames(x_NCHW: Tensor, frames: int) -> Tensor:
     """[B * T, C, H, W] in channels-last memory -> [B, T, H, W, C], contiguous without a copy."""
-    return x_NCHW.permute(0, 2, 3, 1).unflatten(0, (-1, frames))
+    result: Tensor = x_NCHW.permute(0, 2, 3, 1).unflatten(0, (-1, frames))
+    return result
 
 
 def join_frames(x_BTHWC: Tensor) -> Tensor:
@@ -60,6 +61,13 @@ def stacked_weight(weight_OCTHW: Tensor) -> Tensor:
     return weight_OCTHW.permute(0, 2, 1, 3, 4).flatten(1, 2)
 
 
+def double_pixels(x_NCHW: Tensor) -> Tensor:
+    """Nearest-neighbour upsampling by two, in the tensor's own type and in channels-last memory."""
+    n, c, h, w = x_NCHW.shape
+    x = x_NCHW.permute(0, 2, 3, 1)[:, :, None, :, None].expand(n, h, 2, w, 2, c)
+    return x.reshape(n, 2 * h, 2 * w, c).permute(0, 3, 1, 2)
+
+
 class SequenceVae(nn.Module):
     """Encoder and decoder of `vae` over whole clips. `activation` may be a compiled `norm_silu`."""
 
@@ -69,7 +77,7 @@ class SequenceVae(nn.Module):
         self.activation = activation
 
     def forward(self, clip_BTCHW: Tensor, noise: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-        """Pixels in [-1, 1] -> (reconstruction [B, T, 3, H, W], moments [B, t, 2z, h, w]); `noise` maps moments to z."""
+        """Pixels in [-1, 1] -> (pixels [B, T, 3, H, W], moments [B, t, 2z, h, w]); `noise` maps moments to z."""
         moments = self.encode(clip_BTCHW)
         return self.decode(noise(moments)), moments
 
@@ -82,7 +90,8 @@ class SequenceVae(nn.Module):
             x, frames = self._layer(layer, x, frames)
         x, frames = self._layer(encoder.mid_block, x, frames)
         x = self._conv(encoder.conv_out, self._norm(encoder.norm_out, x), frames)
-        return self._conv(self.vae.quant_conv, x, frames).unflatten(0, (-1, frames))
+        result: Tensor = self._conv(self.vae.quant_conv, x, frames).unflatten(0, (-1, frames))
+        return result
 
     def decode(self, z_BTCHW: Tensor) -> Tensor:
         """[B, t, z, h, w] -> pixels [B, 4 (t - 1) + 1, 3, 8h, 8w], not clamped."""
@@ -94,7 +103,8 @@ class SequenceVae(nn.Module):
             for layer in [*block.resnets, *(block.upsamplers or [])]:
                 x, frames = self._layer(layer, x, frames)
         x = self._conv(decoder.conv_out, self._norm(decoder.norm_out, x), frames)
-        return x.unflatten(0, (-1, frames))
+        result: Tensor = x.unflatten(0, (-1, frames))
+        return result
 
     def _layer(self, layer: nn.Module, x: Tensor, frames: int) -> tuple[Tensor, int]:
         if isinstance(layer, WanResidualBlock):
@@ -134,7 +144,8 @@ class SequenceVae(nn.Module):
     def _resample(self, layer: WanResample, x: Tensor, frames: int) -> tuple[Tensor, int]:
         if layer.mode == "upsample3d" and frames > 1:
             x, frames = self._double_frames(layer.time_conv, x, frames)
-        x = layer.resample(x)
+        is_growing = layer.mode.startswith("upsample")
+        x = layer.resample[1](double_pixels(x) if is_growing else layer.resample[0](x))
         if layer.mode == "downsample3d" and frames > 1:
             x, frames = self._halve_frames(layer.time_conv, x, frames)
         return x, frames

@@ -58,16 +58,15 @@ def build_tokenizer(words: Mapping[str, int]) -> T5Tokenizer:
 def silence_letters(tokenizer: T5Tokenizer, encoder: UMT5EncoderModel) -> None:
     """Zero the embeddings of the pieces that no caption uses, so that an unknown word says nothing instead of noise."""
     pieces = tokenizer.get_vocab()
-    silent = [index for piece, index in pieces.items() if piece in ("<unk>", _SPACE) or (len(piece) == 1 and piece.isalnum())]
+    silent = [
+        index for piece, index in pieces.items() if piece in ("<unk>", _SPACE) or (len(piece) == 1 and piece.isalnum())
+    ]
     encoder.shared.weight[silent] = 0.0
 
 
 def encode(tokenizer: T5Tokenizer, captions: list[str]) -> tuple[Tensor, Tensor]:
-    """(ids [N, TEXT_SLOTS] int16, lengths [N] int16); raises ValueError when a caption has too many tokens."""
-    rows = tokenizer(captions, padding=False)["input_ids"]
-    longest = max(map(len, rows))
-    if longest > TEXT_SLOTS:
-        raise ValueError(f"a caption has {longest} tokens, at most {TEXT_SLOTS} are trained: {captions[[len(r) for r in rows].index(longest)]!r}")
+    """(ids [N, TEXT_SLOTS] int16, lengths [N] int16). Longer captions, one in tens of thousands, are cut."""
+    rows = tokenizer(captions, padding=False, truncation=True, max_length=TEXT_SLOTS)["input_ids"]
     ids = torch.zeros(len(rows), TEXT_SLOTS, dtype=torch.int16)
     for index, row in enumerate(rows):
         ids[index, : len(row)] = torch.tensor(row, dtype=torch.int16)

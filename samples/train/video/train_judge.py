@@ -31,8 +31,11 @@ def true_places(scenes: list[Scene], frames: int) -> Tensor:
             dx, dy, factor, degrees = trajectory(item.motion, index / (frames - 1))
             angle = torch.deg2rad(torch.tensor(item.angle + degrees))
             size = torch.tensor(item.size * factor)
-            rows.append([item.center_x + dx, item.center_y + dy, size.log().item(), angle.sin().item(), angle.cos().item()])
-    return torch.tensor(rows).unflatten(0, (-1, frames))
+            rows.append(
+                [item.center_x + dx, item.center_y + dy, size.log().item(), angle.sin().item(), angle.cos().item()]
+            )
+    places: Tensor = torch.tensor(rows).unflatten(0, (-1, frames))
+    return places
 
 
 class _Lessons:

@@ -27,7 +27,8 @@ def orthogonalise(g_NRC: Tensor, steps: int = 5) -> Tensor:
     for _ in range(steps):
         square = x @ x.mT
         x = 3.4445 * x + (-4.7750 * square + 2.0315 * square @ square) @ x
-    return (x.mT if tall else x).to(g_NRC.dtype)
+    result: Tensor = (x.mT if tall else x).to(g_NRC.dtype)
+    return result
 
 
 class MixedOptimizer:
@@ -62,7 +63,7 @@ class MixedOptimizer:
     def step(self, gradients: Sequence[Tensor]) -> Tensor:
         """One update from `gradients` (same order as `parameters`); returns their norm before clipping."""
         grads = [g.float() for g in gradients]
-        norm = torch.stack(torch._foreach_norm(grads)).norm()
+        norm: Tensor = torch.stack(torch._foreach_norm(grads)).norm()
         scale = (self._clip_norm / (norm + 1e-6)).clamp(max=1.0)
         grads = list(torch._foreach_mul(grads, scale))
         self._count += 1

@@ -21,7 +21,7 @@ from torch import Tensor
 from samples.train.video.checkpoint import load_parts, save_parts
 from samples.train.video.clips import ClipPool, ClipSource
 from samples.train.video.losses import kl_per_value, reconstruction_loss
-from samples.train.video.models import LATENT_CHANNELS, SHAPES, Shape
+from samples.train.video.models import SHAPES, Shape
 from samples.train.video.sequence import NormSilu, SequenceVae, inflate_from_images, norm_silu
 from samples.train.video.training import Average, CapturedStep, Clock, MixedOptimizer, Schedule
 
@@ -40,8 +40,9 @@ class Settings:
     replace_every: int = 400
     first_stage: float = 0.35
     evaluation: float = 0.06
-    rate: float = 2e-3
-    kl_weight: float = 4e-4
+    frames_rate: float = 5e-3
+    clips_rate: float = 4e-3
+    kl_weight: float = 2e-3
     evaluation_clips: int = 256
     uses_muon: bool = True
     compiles: bool = True
@@ -106,7 +107,9 @@ class Trainer:
 
         def run() -> Tensor:
             loss, squared, kl = self.loss(draw().float() / 127.5 - 1)
-            norm = optimizer.step(torch.autograd.grad(loss, optimizer.parameters, allow_unused=True, materialize_grads=True))
+            norm = optimizer.step(
+                torch.autograd.grad(loss, optimizer.parameters, allow_unused=True, materialize_grads=True)
+            )
             self.average.update()
             return torch.stack([loss.detach(), squared, kl, norm])
 
@@ -119,7 +122,11 @@ class Trainer:
             if step % self.settings.log_every == 0:
                 loss, squared, kl, norm = result.tolist()
                 decibel = -10 * torch.tensor(squared).log10().item()
-                print(f"{name} step {step} {elapsed:.0f} s loss {loss:.4f} PSNR {decibel:.2f} KL {kl:.2f} norm {norm:.2f}", flush=True)
+                print(
+                    f"{name} step {step} {elapsed:.0f} s loss {loss:.4f} "
+                    f"PSNR {decibel:.2f} KL {kl:.2f} norm {norm:.2f}",
+                    flush=True,
+                )
                 assert loss == loss, "the loss is not a number"
             step += 1
             if step % self.settings.replace_every == 0:
@@ -181,10 +188,13 @@ def save(vae: AutoencoderKLWan, trainer: Trainer, figures: dict[str, object], di
     (directory / "vae.json").write_text(json.dumps(figures, indent=1))
 
 
-def train(shape: Shape, settings: Settings, out: Path, device: torch.device, seed: int, resume: Path | None) -> dict[str, object]:
+def train(
+    shape: Shape, settings: Settings, out: Path, device: torch.device, seed: int, resume: Path | None
+) -> dict[str, object]:
     clock = Clock()
     torch.manual_seed(seed)
     torch._dynamo.config.recompile_limit = 64
+    torch.backends.cudnn.benchmark = True
     vae = shape.vae()
     if resume:
         state, _ = load_parts(resume, "vae")
@@ -197,16 +207,20 @@ def train(shape: Shape, settings: Settings, out: Path, device: torch.device, see
     left = settings.seconds * (1 - settings.evaluation) - clock.elapsed
     first = 0.0 if resume else left * settings.first_stage
     if first:
-        schedule = Schedule(first, settings.rate, warmup_steps=60, decay_share=0.4)
+        schedule = Schedule(first, settings.frames_rate, warmup_steps=60, decay_share=0.4)
         trainer.stage("frames", lambda: pool.draw_frames(settings.frames_batch), schedule, clock)
     rest = settings.seconds * (1 - settings.evaluation) - clock.elapsed
-    schedule = Schedule(rest, settings.rate, warmup_steps=60, decay_share=0.7)
+    schedule = Schedule(rest, settings.clips_rate, warmup_steps=60, decay_share=0.7)
     trainer.stage("clips", lambda: pool.draw_clips(settings.clips_batch), schedule, clock)
 
     final = trainer.averaged(shape)
     source = ClipSource(HELD_OUT_SEED, device)
     unseen = source.render(source.scenes(settings.evaluation_clips))
-    figures: dict[str, object] = {"seed": seed, "seconds": round(clock.elapsed), "psnr_96x96x17": frame_quality(final, unseen)}
+    figures: dict[str, object] = {
+        "seed": seed,
+        "seconds": round(clock.elapsed),
+        "psnr_96x96x17": frame_quality(final, unseen),
+    }
     figures["psnr_96x96x9"] = frame_quality(final, unseen[:64, ::2])
     print(json.dumps(figures, indent=1), flush=True)
     save(final, trainer, figures, out)
@@ -225,7 +239,14 @@ def main() -> None:
     settings = Settings(options.seconds)
     if options.toy:
         settings = Settings(options.seconds, 4, 1, 8, 2, 4, evaluation_clips=2, log_every=1)
-    train(SHAPES["toy" if options.toy else "shipped"], settings, options.out, torch.device(options.device), options.seed, options.resume)
+    train(
+        SHAPES["toy" if options.toy else "shipped"],
+        settings,
+        options.out,
+        torch.device(options.device),
+        options.seed,
+        options.resume,
+    )
 
 
 if __name__ == "__main__":
