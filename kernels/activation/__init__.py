@@ -1,0 +1,27 @@
+"""Gated activations: act(gate) * up of a joint projection."""
+
+from typing import Protocol
+
+from torch import Tensor
+
+from ..registry import Operation, Target
+
+KINDS = ("silu", "gelu", "gelu_pytorch_tanh")
+
+
+class GatedActivation(Protocol):
+    """One of `KINDS`."""
+
+    def __init__(self, kind: str) -> None: ...
+
+    @classmethod
+    def why_not(cls, target: Target) -> str | None: ...
+
+    def __call__(self, gate_up: Tensor) -> Tensor:
+        """[T, 2 I], gates first -> [T, I]. May overwrite its input."""
+        ...
+
+
+GATED_ACTIVATION: Operation[GatedActivation] = Operation(
+    "gated_activation", {"torch": "hemiola.kernels.activation.torch_reference:TorchGatedActivation"}
+)

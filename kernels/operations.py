@@ -1,0 +1,23 @@
+"""All operations with a registry, for listings and for the tests that compare every backend with its reference."""
+
+from typing import Any
+
+from .activation import GATED_ACTIVATION
+from .attention import PAGED_ATTENTION, RAGGED_ATTENTION
+from .kv_store import KV_STORE
+from .linear import LINEAR
+from .registry import Operation
+from .rms_norm import RMS_NORM
+from .rope import ROPE
+from .sampling import SAMPLER
+
+OPERATIONS: tuple[Operation[Any], ...] = (
+    LINEAR,
+    RMS_NORM,
+    ROPE,
+    GATED_ACTIVATION,
+    KV_STORE,
+    PAGED_ATTENTION,
+    RAGGED_ATTENTION,
+    SAMPLER,
+)

@@ -1,0 +1,27 @@
+"""Rotary position embedding (https://arxiv.org/abs/2104.09864), in the half-split pairing of Llama."""
+
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from ..registry import Operation, Target
+
+
+class Rope(Protocol):
+    """Rotations with given inverse frequencies [D / 2]; cosines and sines are scaled by `scale` (YaRN's factor)."""
+
+    def __init__(self, inverse_frequencies: Tensor, scale: float = 1.0) -> None: ...
+
+    @classmethod
+    def why_not(cls, target: Target) -> str | None: ...
+
+    def at(self, positions_T: Tensor, dtype: Any) -> Any:
+        """What all layers of a step need, computed once: the angles of its tokens, for inputs of that dtype."""
+        ...
+
+    def rotate(self, x_THD: Tensor, angles: Any) -> None:
+        """Rotates queries or keys in place; x may be a strided view."""
+        ...
+
+
+ROPE: Operation[Rope] = Operation("rope", {"torch": "hemiola.kernels.rope.torch_reference:TorchRope"})
