@@ -101,7 +101,7 @@ class Feed:
     """Starts the workers; `next` gives the rows of one step."""
 
     def __init__(self, seed: int, workers: int, row_len: int, rows: int) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("fork")
         self.rows_at_once = min(rows, 8)
         assert rows % self.rows_at_once == 0
         self.parts = rows // self.rows_at_once

@@ -35,6 +35,9 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 }
 """Word -> weighted choice; repeated entries are weights."""
 
+PLACEHOLDER = "zq"
+"""Start of the words that stand for slots when texts are matched."""
+
 
 def _literal(text: str) -> Sequence:
     """Literal text with its replaceable words turned into choices."""
@@ -110,7 +113,7 @@ def _regex(sequence: Sequence) -> str:
             clean = re.sub(r"[^\w\s]", " ", node.lower().replace("'", ""))
             parts.append(re.sub(r"\s+", r"\\s+", re.sub(r"([^\w\s])", r"\\\1", clean)) if clean.strip() else r"\s*")
         elif node[0] == "slot":
-            parts.append(r"\s*.+?\s*")
+            parts.append(rf"\s*{PLACEHOLDER}\w+\s*")
         else:
             options = node[1]
             assert isinstance(options, list)
@@ -120,7 +123,7 @@ def _regex(sequence: Sequence) -> str:
 
 @cache
 def matcher(pattern: str) -> re.Pattern[str]:
-    """Accepts (at least) every normalised text that `expand` can produce from the pattern, with `noise` around it."""
+    """Accepts (at least) every normalised text that `expand` can produce with placeholders in the slots, and `noise`."""
     body = "|".join(_regex(option) for option in parse(pattern))
     body = body.replace(r"\s+", r"\s*")
     return re.compile(rf"(?:{_regex_of_noise(PREFIXES)})?\s*(?:{body})\s*(?:{_regex_of_noise(SUFFIXES)})?")

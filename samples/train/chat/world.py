@@ -46,7 +46,7 @@ PRODUCTS = (
     "carpet|clock|tent|guitar|drone|router|helmet|toaster|vase|desk|mug|scarf|wallet|watch|pen|notebook|candle|ladder|"
     "hammer|drill|speaker|tablet|charger|pillow|blanket|basket|kite|umbrella|suitcase|violin|scooter|fridge"
 ).split("|")
-FOODS = "bread|rice|soup|pasta|salad|cheese|honey|butter|milk|tea|coffee|juice|sugar|flour|pepper|garlic|yogurt|chocolate|pancakes|noodles|curry|tacos|sushi|waffles|porridge".split("|")
+FOODS = "bread|rice|soup|pasta|salad|cheese|honey|butter|milk|tea|coffee|juice|sugar|flour|pepper|garlic|yogurt|chocolate|pancakes|noodles|curry|tacos|sushi|waffles|porridge|lentils|olives|salmon|tuna|shrimp|bacon|ham|sausages|dumplings|lasagna|pizza|burgers|muffins|pretzels|popcorn|cereal|oatmeal|jam|mustard|ketchup|beans|corn|peas|cabbage|spinach|broccoli|peanuts|almonds|raisins|figs|dates|ravioli|risotto|goulash|stew|kebab|falafel|hummus|omelettes".split("|")
 THINGS_COUNTED = "apples|pears|books|coins|stamps|marbles|cards|eggs|pencils|cookies|flowers|shells|stickers|tickets|balloons|oranges|keys|cups|plates|buttons|toys|candles|lemons|stones|boxes|bottles|chairs|photos|songs|cakes".split("|")
 DAYS = "Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday".split("|")
 MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December".split("|")

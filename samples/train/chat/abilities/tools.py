@@ -68,7 +68,7 @@ ARG_NAMES = {
 KIND_TEXT = {
     "city": "The city", "name": "The person", "full": "Full name", "date": "The date", "time": "The time", "code": "The id", "language": "The language", "colour": "The colour", "email": "Email address", "file": "File name",
     "quote": "The text", "number": "A number", "small": "A small number", "word": "A word", "phrase": "The text", "image": "What the picture shows", "clip": "What the clip shows", "currency": "The currency", "last": "The name",
-    "room": "The room", "food": "The food", "noun": "The topic", "country": "The country",
+    "room": "The room", "food": "The food", "noun": "The topic", "country": "The country", "job": "The job", "product": "The product",
 }  # fmt: skip
 _CURRENCIES = "euros|dollars|pounds|yen|francs|crowns|pesos|rupees|lira|won".split("|")
 _ROOMS = "kitchen|bedroom|bathroom|living room|garage|hall|office|garden|cellar|attic|dining room|nursery|library|studio".split("|")
@@ -118,7 +118,7 @@ def draw(world: World, kind: str) -> Value:
         return f"{article(rng.choice(THINGS).name)} {rng.choice(list(MOTION_WORDS.values()))} {place}".strip()
     draws = {
         "city": world.city, "name": world.name, "full": world.full_name, "date": world.date, "time": world.time, "code": world.code, "email": world.email, "phrase": world.phrase, "word": world.word, "quote": world.phrase,
-        "language": lambda: rng.choice(LANGUAGES), "colour": lambda: rng.choice(COLOURS), "currency": lambda: rng.choice(_CURRENCIES), "last": lambda: world.pick("last"), "room": lambda: rng.choice(_ROOMS),
+        "language": lambda: rng.choice(LANGUAGES), "colour": lambda: rng.choice(COLOURS), "currency": lambda: rng.choice(_CURRENCIES), "last": lambda: world.pick("last"), "room": lambda: rng.choice(_ROOMS), "job": lambda: world.pick("job"), "product": lambda: world.pick("product"),
         "food": lambda: world.pick("food"), "noun": lambda: world.pick("n"), "country": lambda: rng.choice(COUNTRIES).split(":")[0],
         "file": lambda: f"{world.pick('common')}{rng.choice(('', '_' + world.digits(2)))}.{rng.choice(('txt', 'csv', 'png', 'pdf', 'md', 'json'))}",
     }  # fmt: skip
@@ -145,7 +145,11 @@ def _style(world: World, words: list[str]) -> str:
 
 def family_tool(world: World, index: int | None = None) -> Tool:
     index = world.rng.randrange(len(FAMILIES)) if index is None else index
-    family: Family = FAMILIES[index]
+    return tool_of(world, FAMILIES[index], f"family_{index}")
+
+
+def tool_of(world: World, family: Family, shape: str) -> Tool:
+    """A tool of the family under one of many names."""
     name = world.rng.choice(family.names)
     if world.chance(0.35):
         name = _style(world, [*name.split("_"), world.pick("common")][:: world.rng.choice((1, 1, -1))])
@@ -155,7 +159,7 @@ def family_tool(world: World, index: int | None = None) -> Tool:
         args.append(Argument(world.pick("common") if world.chance(0.2) else arg, kind))
     if len({arg.name for arg in args}) < len(args):
         args = [Argument(options[0], kind) for options, kind in family.args]
-    return Tool(name, world.rng.choice(family.descriptions), tuple(args), f"family_{index}")
+    return Tool(name, world.rng.choice(family.descriptions), tuple(args), shape)
 
 
 def composed_tool(world: World) -> Tool:
@@ -166,7 +170,7 @@ def composed_tool(world: World) -> Tool:
     thing = " ".join(nouns)
     args: list[Argument] = []
     for kind in world.rng.sample(list(CONNECTORS), world.rng.choice((1, 1, 1, 2, 2, 3))):
-        name = world.pick("common") if world.chance(0.35) else world.rng.choice(ARG_NAMES[kind].split("|"))
+        name = world.pick("common") if world.held_out or world.chance(0.35) else world.rng.choice(ARG_NAMES[kind].split("|"))
         if name not in [arg.name for arg in args]:
             args.append(Argument(name, kind, world.chance(0.8)))
     description = world.rng.choice(("{V} the {t}.", "{V} a {t}.", "{V} {t}", "Use this to {v} the {t}.", "{V}s the {t} and returns the result.", "Tool to {v} a {t}"))

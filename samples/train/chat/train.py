@@ -1,0 +1,183 @@
+"""Train the chat model in a given wall-clock time, save it, and evaluate it.
+
+    python -m samples.train.chat.train --out DIR --seconds 480 --workers 14 [--resume DIR]
+
+The learning rate follows the clock: warm-up, constant, then linear to zero exactly when the time is over. DIR gets
+weights.NN.part (see checkpoint) and report.json with the loss curve and the evaluation. One CUDA device, or a CPU for a
+smoke test (--tiny).
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from samples.train.chat.checkpoint import load_parts, resume, save_parts, write_folder
+from samples.train.chat.evaluation.run import evaluate_folder, print_table
+from samples.train.chat.feed import Feed, Rows
+from samples.train.chat.model import ChatModel, Config
+from samples.train.chat.optimiser import Optimisers
+
+WARM_UP_STEPS = 100
+CONSTANT_UNTIL = 0.45
+LOSS_CAPACITY = 0.5
+Loss = Callable[..., Tensor]
+TINY = Config(hidden_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, head_dim=32, intermediate_size=96)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says."""
+
+    out: Path
+    seconds: float
+    workers: int
+    rows: int
+    row_len: int
+    seed: int
+    resume: Path | None
+    tiny: bool
+    steps: int
+    eval_limit: int
+
+
+def to_device(rows: Rows, device: torch.device, rng: np.random.Generator) -> tuple[Tensor, ...]:
+    """ids, documents, and the flat positions with loss, their targets and weights, filled up to a fixed count."""
+    tokens = rows.ids.size
+    capacity = int(tokens * LOSS_CAPACITY)
+    flat = rows.loss.copy()
+    flat[:, 0] = False
+    is_chosen = np.roll(flat.reshape(-1), -1)  # a position predicts the id after it
+    chosen = np.flatnonzero(is_chosen)
+    if len(chosen) > capacity:
+        chosen = rng.choice(chosen, capacity, replace=False)
+    fillers = np.flatnonzero(~is_chosen)[: capacity - len(chosen)]  # distinct: equal indices would collide backwards
+    positions = np.concatenate((chosen, fillers))
+    targets = np.roll(rows.ids.reshape(-1).astype(np.int64), -1)[positions]
+    weights = np.zeros(capacity, np.float32)
+    weights[: len(chosen)] = 1
+    arrays = (rows.ids.astype(np.int64), rows.document, positions, targets, weights)
+    tensors = (torch.from_numpy(array) for array in arrays)
+    if device.type == "cuda":
+        return tuple(tensor.pin_memory().to(device, non_blocking=True) for tensor in tensors)
+    return tuple(tensor.to(device) for tensor in tensors)
+
+
+def compiled_loss(model: ChatModel, batch: tuple[Tensor, ...]) -> Loss:
+    """The model's loss, compiled if this device can; says what it falls back to and why."""
+    if not batch[0].is_cuda:
+        return model
+    for use_flex in (True, False):
+        model.use_flex = use_flex
+        try:
+            torch._dynamo.reset()
+            loss: Loss = torch.compile(model, dynamic=False)
+            loss(*batch).backward()
+            torch.cuda.synchronize()
+            model.zero_grad(set_to_none=True)
+            print(f"compiled, attention: {'flex' if use_flex else 'dense mask'}", flush=True)
+            return loss
+        except Exception as error:
+            # an untested compiler must not cost the whole run: say so and take the next simpler way
+            print(f"compiling failed (flex {use_flex}): {str(error)[:2000]}", flush=True)
+            model.zero_grad(set_to_none=True)
+    print("running eagerly", flush=True)
+    return model
+
+
+def schedule(step: int, progress: float) -> float:
+    """Factor on the learning rates."""
+    decay = max(0.0, (1 - progress) / (1 - CONSTANT_UNTIL))
+    return min(1.0, (step + 1) / WARM_UP_STEPS, decay)
+
+
+def run_steps(options: Options, model: ChatModel, feed: Feed, device: torch.device, until: float) -> list[dict[str, float]]:
+    """Train until the clock says `until`; the curve of (step, seconds, loss)."""
+    rng = np.random.default_rng(options.seed)
+    began = time.monotonic()
+    batch = to_device(feed.next(), device, rng)
+    print(f"first batch after {time.monotonic() - began:.1f} s", flush=True)
+    loss_of = compiled_loss(model, batch)
+    optimisers = Optimisers(model)
+    start = time.monotonic()
+    print(f"ready to train after {start - began:.1f} s, {until - start:.0f} s left", flush=True)
+    curve: list[dict[str, float]] = []
+    recent: list[Tensor] = []
+    events: list[torch.cuda.Event] = []
+    step = 0
+    while time.monotonic() < until and (not options.steps or step < options.steps):
+        progress = (time.monotonic() - start) / (until - start)
+        loss = loss_of(*batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimisers.step(schedule(step, step / options.steps if options.steps else progress))
+        recent.append(loss.detach())
+        step += 1
+        if device.type == "cuda":
+            events.append(torch.cuda.Event())
+            events[-1].record()
+            if len(events) > 2:
+                events.pop(0).synchronize()  # the clock must not run ahead of the device
+        if step % 100 == 0 or step in (10, 50):
+            mean = float(torch.stack(recent).mean())
+            recent.clear()
+            seconds = time.monotonic() - start
+            curve.append({"step": step, "seconds": round(seconds, 1), "loss": round(mean, 4)})
+            rate = step * options.rows * options.row_len / seconds / 1e6
+            print(f"step {step}  {seconds:6.1f} s  loss {mean:.4f}  {rate:.2f} M tokens/s", flush=True)
+        batch = to_device(feed.next(), device, rng)
+    return curve
+
+
+def train(options: Options) -> None:
+    began = time.monotonic()
+    feed = Feed(options.seed, options.workers, options.row_len, options.rows)  # forks, so before CUDA starts
+    torch.manual_seed(options.seed)
+    torch.set_float32_matmul_precision("high")
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    is_cuda = device.type == "cuda"
+    config = TINY if options.tiny else Config()
+    model = ChatModel(config, torch.bfloat16 if is_cuda else torch.float32, use_flex=is_cuda).to(device)
+    print(f"{sum(p.numel() for p in model.parameters()):,} parameters on {device}", flush=True)
+    if options.resume:
+        resume(model, options.resume)
+    try:
+        curve = run_steps(options, model, feed, device, began + options.seconds)
+    finally:
+        feed.close()
+    save_parts(model, options.out, torch.bfloat16)
+    trained_s = time.monotonic() - began
+    report = {"seconds": round(trained_s, 1), "seed": options.seed, "rows": options.rows, "row_len": options.row_len, "resumed": bool(options.resume), "device": torch.cuda.get_device_name() if is_cuda else "cpu", "curve": curve}
+    path = options.out / "report.json"
+    path.write_text(json.dumps(report) + "\n", encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        write_folder(*load_parts(options.out), Path(folder))
+        report["evaluation"] = evaluate_folder(Path(folder), device, options.eval_limit)
+    path.write_text(json.dumps(report, ensure_ascii=False) + "\n", encoding="utf-8")
+    print_table(report["evaluation"])
+    print(f"trained {trained_s:.0f} s, all done after {time.monotonic() - began:.0f} s", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seconds", type=float, default=480, help="wall clock for start, compiling and training")
+    parser.add_argument("--workers", type=int, default=14, help="data processes")
+    parser.add_argument("--rows", type=int, default=32)
+    parser.add_argument("--row-len", type=int, default=4096)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--resume", type=Path)
+    parser.add_argument("--tiny", action="store_true", help="a small model, for a smoke test")
+    parser.add_argument("--steps", type=int, default=0, help="stop after so many steps (0: by the clock alone)")
+    parser.add_argument("--eval-limit", type=int, default=0, help="evaluate only so many cases (0: all)")
+    train(Options(**vars(parser.parse_args())))
+
+
+if __name__ == "__main__":
+    main()
