@@ -232,9 +232,20 @@ def _steps_of(request: Request) -> list[tuple[str, int]]:
 
 
 class Simulation:
-    """A scheduler over simulated runners; `run` replays requests at their arrival times."""
+    """A scheduler over simulated runners; `run` replays requests at their arrival times.
 
-    def __init__(self, policy: str = "deadline", limits: Limits | None = None, max_states: float = math.inf) -> None:
+    Args:
+        max_states: how many requests fit into memory at once.
+        emit: told every event; without it, `events` collects them with their times.
+    """
+
+    def __init__(
+        self,
+        policy: str = "deadline",
+        limits: Limits | None = None,
+        max_states: float = math.inf,
+        emit: Callable[[Event], None] | None = None,
+    ) -> None:
         self.clock = VirtualClock()
         self.events: list[tuple[float, Event]] = []
         self.trace = StepTrace(capacity=1_000_000)
@@ -249,7 +260,7 @@ class Simulation:
             lanes=Lanes.single(),
             policy=POLICIES[policy](costs, limits or Limits()),
             costs=costs,
-            emit=lambda event: self.events.append((self.clock.now_s, event)),
+            emit=emit or (lambda event: self.events.append((self.clock.now_s, event))),
             clock=self.clock,
             memory_version=lambda: self.text.version + self.media.version,
             trace=self.trace,

@@ -2,8 +2,10 @@
 
 import random
 from itertools import pairwise
+from typing import Any
 
 from ..engine import Engine
+from ..stream import Stream
 from .report import Report, Scenario, cost, machine_name, percentile
 
 MODELS = ("hemiola-tiny-chat", "hemiola-tiny-image", "hemiola-tiny-video")
@@ -40,7 +42,7 @@ def _measure(policy: str, repeats: int, threads: int) -> tuple[list[float], list
 
 def _chat(engine: Engine, rng: random.Random, *, with_media: bool) -> list[float]:
     """One chat of NUM_TOKENS; media last longer than it does."""
-    media = []
+    media: list[Stream[Any]] = []
     if with_media:
         media = [engine.stream_image("a red apple", seed=i, num_inference_steps=60) for i in range(2)]
         media.append(engine.stream_video("a red apple moves to the right", seed=2, num_inference_steps=60))

@@ -36,7 +36,7 @@ def run(*, repeats: int, threads: int) -> Report:
 
         def one_by_one(count: int) -> float:
             ids = prompts(count)
-            return count * NUM_TOKENS / seconds(lambda: [_generate(model, [each]) for each in ids])
+            return count * NUM_TOKENS / seconds(lambda: _generate_each(model, ids))
 
         def batched() -> float:
             ids = prompts(NUM_STREAMS)
@@ -65,6 +65,11 @@ def _serve(engine: Engine, prompts: Sequence[Sequence[int]]) -> None:
     streams = [engine.stream_complete(ids, max_tokens=NUM_TOKENS, temperature=0.0, ignore_eos=True) for ids in prompts]
     for stream in streams:
         assert len(stream.result().answers[0].token_ids) == NUM_TOKENS
+
+
+def _generate_each(model: Any, prompts: Sequence[Sequence[int]]) -> None:
+    for prompt in prompts:
+        _generate(model, [prompt])
 
 
 def _generate(model: Any, prompts: Sequence[Sequence[int]]) -> None:

@@ -1,0 +1,134 @@
+"""`hemiola demo`: one mixed pipeline. Text streams while the pictures and the clip that it asked for are being made.
+
+The language model writes prompts; each picture starts as soon as its prompt is there, and the model goes on writing.
+Everything runs on one engine, and at the end the steps are drawn as they interleaved.
+"""
+
+import argparse
+import asyncio
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from hemiola.core.events import Progress, Token
+from hemiola.core.timeline import draw
+from hemiola.core.tracing import StepRecord, num_switches, totals
+
+from .options import add_engine_options, open_engine
+from .progress import new_bars
+
+IMAGE_ASKS = (
+    "Write an image prompt with a fox.",
+    "Write an image prompt with two animals.",
+    "Write an image prompt for a calm evening.",
+)
+VIDEO_ASK = "Write a video prompt with a rocket."
+STORY_ASK = "Tell me a short story about a fox."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--output", "-o", type=Path, default=Path("out"), metavar="FOLDER")
+    parser.add_argument("--seed", type=int, default=1)
+    add_engine_options(parser, model_help="models instead of the built-in ones: one of each kind")
+
+
+@dataclass
+class Screen:
+    """What is shown while it runs: the text so far, and a bar per picture and clip. `lines` go to plain outputs."""
+
+    console: Console
+    text: Text = field(default_factory=Text)
+    bars: Any = field(default_factory=new_bars)
+
+    def render(self) -> Group:
+        return Group(Panel(self.text, title="the language model writes", title_align="left"), self.bars)
+
+    def write(self, piece: str, style: str = "") -> None:
+        self.text.append(piece, style)
+        if not self.console.is_terminal:
+            sys.stdout.write(piece)
+            sys.stdout.flush()
+
+
+def run(options: argparse.Namespace) -> int:
+    console = Console(highlight=False)
+    options.output.mkdir(parents=True, exist_ok=True)
+    console.print("Loading the models ...", style="dim")
+    with open_engine(options, "demo") as engine:
+        screen = Screen(console)
+        if console.is_terminal:
+            with Live(screen.render(), console=console, refresh_per_second=12, get_renderable=screen.render):
+                files = asyncio.run(_pipeline(engine, screen, options))
+        else:
+            files = asyncio.run(_pipeline(engine, screen, options))
+        records = engine.trace.records
+        labels = dict(files.labels)
+    timeline = options.output / "timeline.png"
+    draw(records, timeline, title="Token steps and denoising steps on one device", labels=labels)
+    _summarise(console, records, [*files.paths, timeline])
+    return 0
+
+
+@dataclass
+class Files:
+    """What was written, and a name for each request in the drawing."""
+
+    paths: list[Path] = field(default_factory=list)
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+async def _pipeline(engine: Any, screen: Screen, options: argparse.Namespace) -> Files:
+    """Prompts are written one after the other; what they describe is made meanwhile."""
+    files = Files()
+    prompt = await _write(engine, screen, files, VIDEO_ASK, options.seed)
+    clip = engine.stream_video(prompt, seed=options.seed)
+    media = [asyncio.ensure_future(_make(clip, screen, files, "clip", options.output / "clip.mp4"))]
+    for number, ask in enumerate(IMAGE_ASKS, start=1):
+        prompt = await _write(engine, screen, files, ask, options.seed + number)
+        picture = engine.stream_image(prompt, seed=options.seed + number)
+        path = options.output / f"picture-{number}.png"
+        media.append(asyncio.ensure_future(_make(picture, screen, files, f"picture {number}", path)))
+    await _write(engine, screen, files, STORY_ASK, options.seed)
+    await asyncio.gather(*media)
+    return files
+
+
+async def _write(engine: Any, screen: Screen, files: Files, ask: str, seed: int) -> str:
+    """Asks the language model and shows its answer as it comes; the answer's text."""
+    screen.write(f"{ask}\n", "dim")
+    stream = engine.stream_chat(ask, seed=seed, max_tokens=160)
+    files.labels[stream.request_ids[0]] = "chat"
+    async for event in stream:
+        if isinstance(event, Token):
+            screen.write(event.text, "bold")
+    screen.write("\n\n")
+    answer: str = (await stream.aresult()).text
+    return answer.strip()
+
+
+async def _make(stream: Any, screen: Screen, files: Files, name: str, path: Path) -> None:
+    """Shows the progress of a picture or clip and saves it."""
+    files.labels[stream.request_ids[0]] = name
+    bar = screen.bars.add_task(f"{name}: waiting", total=None)
+    async for event in stream:
+        if isinstance(event, Progress):
+            screen.bars.update(bar, description=f"{name}: {event.phase}", completed=event.done, total=event.total)
+    files.paths.append((await stream.aresult()).save(path))
+    screen.bars.update(bar, description=f"{name}: done")
+
+
+def _summarise(console: Console, records: tuple[StepRecord, ...], paths: list[Path]) -> None:
+    table = Table("model", "phase", "steps", "seconds", title="steps on one device")
+    for total in totals(records):
+        table.add_row(total.model, total.phase, str(total.num_steps), f"{total.seconds:.2f}")
+    console.print(table)
+    console.print(f"The device changed between models {num_switches(records)} times in {len(records)} steps.")
+    for path in sorted(paths):
+        console.print(f"  {path}")
