@@ -19,7 +19,7 @@ OFFLINE := HF_HUB_OFFLINE=1 HF_HUB_DISABLE_TELEMETRY=1
 .PHONY: demo test check format install clean
 
 demo: $(INSTALLED)
-	@$(BIN)/hemiola demo --out out
+	@$(BIN)/hemiola demo --output out
 
 test: $(INSTALLED)
 	@$(CALM) $(OFFLINE) $(BIN)/pytest -m "not gpu" $(TESTS)
@@ -41,7 +41,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Hemiola needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
 	@echo "Installing into .venv with $$($(PYTHON) -V) (once; a few minutes) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev]' -c constraints.txt
 	@touch $@
 
 clean:
