@@ -2,7 +2,7 @@
 
 Loading, encoding, compiling and saving are counted in the budget. A run can be one part of a longer schedule:
 `--schedule-start 0 --schedule-end 0.5`, then `--schedule-start 0.5 --schedule-end 1 --resume DIR`; the learning rate
-reaches zero at 1. The result is `DIR/dit-*.safetensors` (parts of at most 16 MiB): fp32 weights to resume from, or, when
+reaches zero at 1. It makes `DIR/dit-*.safetensors` (parts of at most 16 MiB): fp32 weights to resume from, or, when
 the schedule is over, only their bfloat16 average; `DIR/dit.json` has the figures.
 `python -m samples.train.image.export` makes a pipeline of it.
 

@@ -44,7 +44,8 @@ def attend(attention: Any, x_NTD: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 def feed_forward(layer: Any, x_NTD: Tensor) -> Tensor:
     gate, value = F.linear(x_NTD, torch.cat([layer.w1.weight, layer.w3.weight])).chunk(2, -1)
-    return F.linear(F.silu(gate) * value, layer.w2.weight)
+    out: Tensor = F.linear(F.silu(gate) * value, layer.w2.weight)
+    return out
 
 
 def block(b: Any, x: Tensor, cos: Tensor, sin: Tensor, time_ND: Tensor | None = None) -> Tensor:
