@@ -52,12 +52,18 @@ class Fence(Protocol):
 
 
 class InFlight:
-    """Which steps were launched and are not complete, per lane. Lanes complete in order of their sequence."""
+    """Which steps were launched and are not complete, per lane. Lanes complete in order of their sequence.
+
+    Fields:
+        is_idle: nothing is in flight.
+        num_completed: how often `completed` was called.
+    """
 
     def __init__(self) -> None:
         self._running: dict[str, deque[tuple[int, Fence | None]]] = {}
         self._retiring: deque[tuple[dict[str, int], Callable[[], object]]] = deque()
         self.is_idle = True
+        self.num_completed = 0
 
     def launched(self, lane: str, sequence: int, fence: Fence | None = None) -> None:
         """A step is on its way. Its fence is None where launches are complete when they return (a CPU)."""
@@ -69,6 +75,7 @@ class InFlight:
 
     def completed(self, lane: str, sequence: int) -> None:
         """Steps of the lane up to `sequence` are complete; runs what waited for just that."""
+        self.num_completed += 1
         running = self._running.get(lane, ())
         while running and running[0][0] <= sequence:
             running.popleft()

@@ -7,8 +7,10 @@ from .ledger import Ledger
 from .pages import PageClass
 from .promises import Promise
 from .radix import Match, PrefixCache
+from .tree import ABSENT
 
 __all__ = [
+    "ABSENT",
     "Arena",
     "HostCopy",
     "HostTier",

@@ -1,4 +1,4 @@
-"""What keeping something is worth, and which run of bytes is cheapest to clear.
+"""What keeping things is worth, and who goes first.
 
 Everything evictable has a *price*: seconds that keeping it saves, per byte. The least price goes first, whatever its
 kind. So that what was dear but is never asked for goes too, prices start from a floor that rises to the price of
@@ -6,9 +6,9 @@ whatever was evicted last (GreedyDual-Size: Cao and Irani, 1997): among things o
 goes first. Knows nothing of what the bytes hold.
 """
 
-import math
-from collections.abc import Callable, Hashable, Iterable
-from typing import NamedTuple, Protocol
+import heapq
+from collections.abc import Callable, Hashable
+from typing import Generic, Protocol, TypeVar
 
 from ..step import Work
 from .pages import PageClass
@@ -29,29 +29,24 @@ class PageTenant(Protocol):
         """Evicts the cheapest page of the class (and what hangs on it); False when there is nothing."""
         ...
 
-
-class Segment(NamedTuple):
-    """A piece of the arena: [start, end) costs `cost` seconds to clear; `holder` None means it is free."""
-
-    start: int
-    end: int
-    cost: float
-    holder: object | None
+    def check(self) -> None:
+        """Asserts that its books agree with the arena's."""
+        ...
 
 
-class Evictor:
-    """Sets prices. `seconds(cost_key, work)` is the cost model."""
+class Prices:
+    """Sets prices. `seconds(cost_key, work)` is the cost model; `floor` is where prices start at the moment."""
 
     def __init__(self, seconds: Callable[[Hashable, Work], float]) -> None:
         self.seconds = seconds
         self.floor = 0.0
 
     def price(self, cost_key: Hashable, saves: Work, nbytes: int) -> float:
-        """Seconds per byte, above the floor of the moment: to be set at each use."""
+        """The price of something that is used now."""
         return self.floor + max(self.seconds(cost_key, saves), 0.0) / nbytes
 
     def cost(self, price: float, nbytes: int) -> float:
-        """Seconds that evicting `nbytes` of that price throws away, counted from the floor of the moment."""
+        """Seconds that evicting `nbytes` of that price throws away, as seen from the floor."""
         return max(price - self.floor, 0.0) * nbytes
 
     def evicted(self, price: float) -> None:
@@ -59,26 +54,38 @@ class Evictor:
         self.floor = max(self.floor, price)
 
 
-def cheapest_window(segments: Iterable[Segment], nbytes: int) -> list[Segment] | None:
-    """The run of neighbouring segments of at least `nbytes` that costs least to clear; None if all are blocked.
+T = TypeVar("T", bound=Hashable)
 
-    Segments are in address order; a cost of infinity blocks. Of equal costs the shorter run is chosen.
+
+class PriceQueue(Generic[T]):
+    """Things in order of (price, last use).
+
+    Offer a thing whenever it becomes evictable. `rank(thing)` says its (price, last use) now, or None while it cannot
+    go: what was offered is looked at again before it is handed out, so prices may rise and things may be locked at any
+    time without telling.
     """
-    best: tuple[float, int, list[Segment]] | None = None
-    window: list[Segment] = []
-    size, cost = 0, 0.0
-    for segment in segments:
-        if segment.cost == math.inf or (window and window[-1].end != segment.start):
-            window, size, cost = [], 0, 0.0
-            if segment.cost == math.inf:
-                continue
-        window.append(segment)
-        size += segment.end - segment.start
-        cost += segment.cost
-        while size - (window[0].end - window[0].start) >= nbytes:
-            first = window.pop(0)
-            size -= first.end - first.start
-            cost -= first.cost
-        if size >= nbytes and (best is None or (cost, size) < best[:2]):
-            best = (cost, size, window.copy())
-    return None if best is None else best[2]
+
+    def __init__(self, rank: Callable[[T], tuple[float, int] | None]) -> None:
+        self._rank = rank
+        self._heap: list[tuple[tuple[float, int], int, T]] = []
+        self._offered: set[T] = set()
+        self._num_offers = 0
+
+    def offer(self, thing: T) -> None:
+        """Files a thing, if it can go and is not filed already."""
+        rank = self._rank(thing)
+        if rank is not None and thing not in self._offered:
+            self._offered.add(thing)
+            self._num_offers += 1
+            heapq.heappush(self._heap, (rank, self._num_offers, thing))
+
+    def cheapest(self) -> tuple[float, T] | None:
+        """The price and the thing that goes first; None when nothing can go. It stays filed."""
+        while self._heap:
+            rank, _, thing = self._heap[0]
+            if self._rank(thing) == rank:
+                return rank[0], thing
+            heapq.heappop(self._heap)
+            self._offered.remove(thing)
+            self.offer(thing)
+        return None

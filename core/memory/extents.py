@@ -1,7 +1,7 @@
 """Free byte ranges of a buffer, merged, in address order. Knows offsets only, not what takes the ranges."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 ALIGNMENT = 256
 """Every lease starts at a multiple of this, in bytes."""
@@ -44,23 +44,24 @@ class Extents:
             best = min(at_end, at_start) if best is None else min(best, at_end, at_start)
         return None if best is None else -best[2]
 
-    def place_span(self) -> int | None:
-        """The index of the lowest span that is wholly free."""
+    def place_span(self, but: Container[int] = ()) -> int | None:
+        """The index of the lowest span that is wholly free and not among `but`."""
         for start, end in self:
-            first = -(-start // self.span_bytes)
-            if (first + 1) * self.span_bytes <= end:
-                return first
+            for index in range(-(-start // self.span_bytes), end // self.span_bytes):
+                if index not in but:
+                    return index
         return None
 
-    @property
-    def num_whole_spans(self) -> int:
-        return sum(self._whole_spans(start, end) for start, end in self)
+    def is_free(self, start: int, nbytes: int) -> bool:
+        """Whether the whole range is free."""
+        i = bisect_right(self._starts, start) - 1
+        return i >= 0 and start + nbytes <= self._ends[i]
 
     def take(self, start: int, nbytes: int) -> None:
         """Marks a free range as taken."""
-        i = bisect_right(self._starts, start) - 1
-        if i < 0 or start + nbytes > self._ends[i]:
+        if not self.is_free(start, nbytes):
             raise ValueError(f"Bytes {start} to {start + nbytes} are not free.")
+        i = bisect_right(self._starts, start) - 1
         end, self._ends[i] = self._ends[i], start
         if start + nbytes < end:
             self._starts.insert(i + 1, start + nbytes)

@@ -74,6 +74,15 @@ class HostTier:
         self.copies[start] = copy = HostCopy(self, start, tensor, owner)
         return copy
 
+    def check(self) -> None:
+        """Asserts that every byte is either free or one copy's."""
+        taken = [(copy.start, copy.start + aligned(copy.nbytes)) for copy in self.copies.values()]
+        end = 0
+        for start, after in sorted([*taken, *self._extents]):
+            assert start == end, f"Host bytes {min(start, end)} to {max(start, end)} are lost or owned twice."
+            end = after
+        assert end == self.nbytes, f"Host bytes {end} to {self.nbytes} are lost."
+
     def _give_back(self, copy: HostCopy) -> None:
         del self.copies[copy.start]
         self._extents.give(copy.start, aligned(copy.nbytes))

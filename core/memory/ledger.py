@@ -26,14 +26,16 @@ class Ledger:
             self.owners[copy.owner]["host"] += copy.nbytes
 
     def check(self) -> None:
-        """Asserts that no byte is lost or owned twice."""
+        """Asserts that no byte is lost or owned twice, and that tenants hold what they think they hold."""
         arena = self._arena
         end = 0
         for segment in arena.segments():
-            assert segment.start == end, (
-                f"Bytes {min(segment.start, end)} to {max(segment.start, end)} are lost or owned twice."
-            )
+            assert segment.start >= end, f"Bytes {segment.start} to {end} are owned twice."
+            assert segment.start == end, f"Bytes {end} to {segment.start} are lost."
             end = segment.end
-        assert end == arena.nbytes, f"Bytes {end} to {arena.nbytes} are lost."
+        assert end == arena.nbytes, f"Bytes {end} to {arena.nbytes} are lost or too many."
         for page_class in arena.page_classes.values():
             page_class.check()
+        for tenant in arena.tenants:
+            tenant.check()
+        arena.host.check()

@@ -12,85 +12,62 @@ import torch
 
 from ..device import InFlight
 from ..step import Shortfall
+from .spans import FreePages
 
 
 class Land(Protocol):
     """Where a class gets spans from: the arena."""
 
-    version: int
-
-    def claim_span(self, page_class: "PageClass") -> int | None: ...
+    def became_free(self) -> None: ...
     def return_span(self, index: int) -> None: ...
-    def evict_page(self, page_class: "PageClass") -> bool: ...
-
-
-class _Span:
-    """A span that belongs to the class. `bucket` is the number of free pages it is filed under."""
-
-    __slots__ = ("bucket", "capacity", "free", "index")
-
-    def __init__(self, index: int, ids: range) -> None:
-        self.index = index
-        self.capacity = len(ids)
-        self.free = list(reversed(ids))
-        self.bucket = 0
+    def make_room_for_pages(self, page_class: "PageClass", count: int) -> bool: ...
 
 
 class PageClass:
-    """All pages of `page_bytes` bytes under one name (one layer group of one model).
-
-    Pages are taken from the span with the fewest free ones, so that whole spans become free for others.
-    """
+    """All pages of `page_bytes` bytes under one name (one layer group of one model)."""
 
     def __init__(
         self, name: str, page_bytes: int, *, buffer: torch.Tensor, span_bytes: int, land: Land, clock: InFlight
     ) -> None:
         self.name = name
         self.page_bytes = page_bytes
-        self.span_bytes = span_bytes
         self._buffer = buffer
         self._land = land
         self._clock = clock
         self._owners: dict[int, list[str]] = {}
         self._retiring: set[int] = set()
-        self._spans: dict[int, _Span] = {}
-        self._buckets: list[dict[int, _Span]] = [{} for _ in range(span_bytes // page_bytes + 1)]
-        self._filling = _Span(-1, range(0))
-        self._moved: list[Callable[[Mapping[int, int]], None]] = []
+        self._free = FreePages(page_bytes, span_bytes)
+        self._on_moved: list[Callable[[Mapping[int, int]], None]] = []
+
+    # Tensors
 
     def view(self, layers: int, page_len: int, kv_heads: int, head_dim: int, dtype: torch.dtype) -> torch.Tensor:
         """[page, layer, 2, page_len, kv_head, head_dim] over the whole arena; page ids index the first dimension."""
         shape = (layers, 2, page_len, kv_heads, head_dim)
-        if math.prod(shape) * dtype.itemsize > self.page_bytes or self.page_bytes % dtype.itemsize:
+        size = math.prod(shape)
+        if size * dtype.itemsize > self.page_bytes or self.page_bytes % dtype.itemsize:
             raise ValueError(f"{shape} of {dtype} does not fit pages of {self.page_bytes} bytes ('{self.name}').")
-        num_pages = self._buffer.numel() // self.page_bytes
-        typed = self._buffer[: num_pages * self.page_bytes].view(dtype).view(num_pages, -1)
-        return typed[:, : math.prod(shape)].unflatten(1, shape)
+        rows = self._rows().view(dtype)
+        return rows[:, :size].view(-1, *shape)
 
     def bytes_of(self, page: int) -> torch.Tensor:
         """The page's bytes, uint8 [page_bytes]."""
         return self._buffer[page * self.page_bytes : (page + 1) * self.page_bytes]
 
-    def on_moved(self, callback: Callable[[Mapping[int, int]], None]) -> None:
-        """Registers a holder of pages: called with {old id: new id} after pages were moved, before any launch."""
-        self._moved.append(callback)
-
     # Taking and giving back
 
     def take(self, count: int, owner: str) -> list[int] | Shortfall:
         """`count` pages, each with one reference by `owner`; evicts as needed; all or nothing."""
-        free = self._filling.free
+        free = self._free.filling.free
         if count <= len(free):
-            pages = free[len(free) - count :]
-            del free[len(free) - count :]
+            first = len(free) - count
+            pages = free[first:]
+            del free[first:]
+            self._free.num_free -= count
+        elif self._free.num_free >= count or self._land.make_room_for_pages(self, count):
+            pages = self._pop(count)
         else:
-            pages = []
-            while len(pages) < count:
-                if not self._filling.free and not self._fill_next():
-                    missing = (count - len(pages)) * self.page_bytes
-                    self._put_back(pages)
-                    return Shortfall(missing, self.name)
-                pages.append(self._filling.free.pop())
+            return Shortfall((count - self._free.num_free) * self.page_bytes, self.name)
         owners = self._owners
         for page in pages:
             owners[page] = [owner]
@@ -101,8 +78,12 @@ class PageClass:
         for page in pages:
             self._owners[page].append(owner)
 
-    def free(self, pages: Iterable[int], owner: str) -> None:
-        """One reference of `owner` less to each page. Pages without any retire, then can be taken again."""
+    def free(self, pages: Iterable[int], owner: str, *, are_quiet: bool = False) -> None:
+        """One reference of `owner` less to each page. Pages without any retire, then can be taken again.
+
+        Args:
+            are_quiet: no step in flight touches them, so they need not retire.
+        """
         owners = self._owners
         last = []
         for page in pages:
@@ -113,106 +94,106 @@ class PageClass:
                 last.append(page)
         if not last:
             return
-        if self._clock.is_idle:
+        if are_quiet:
             self._put_back(last)
         else:
-            self._retiring.update(last)
-            self._clock.retire(lambda: self._retired(last))
+            self._retire(last)
 
     def owners_of(self, page: int) -> Sequence[str]:
-        """Who holds references to the page; empty when it is free."""
+        """Who holds references to the page; empty when nobody does."""
         return self._owners.get(page, ())
 
-    # Counts
+    # Moving
+
+    def on_moved(self, callback: Callable[[Mapping[int, int]], None]) -> None:
+        """Registers a holder of pages: called with {old id: new id} when pages have moved, before any later launch."""
+        self._on_moved.append(callback)
+
+    def vacate(self, spans: Sequence[int], evict: Callable[[], bool]) -> bool:
+        """Empties spans for others: moves their held pages to free ones elsewhere, evicting where none are free.
+
+        A span goes back to the arena when the last page that moved away has retired.
+
+        Args:
+            evict: frees a page of this class somewhere; False when it cannot.
+
+        Returns:
+            False when there is no place to move to; the spans then stay.
+        """
+        for index in [i for i in spans if self._free.withdraw(i)]:
+            self._land.return_span(index)
+        held = self._held_in(spans)
+        while len(held) > self._free.num_free:
+            if not evict():
+                for index in spans:
+                    if index in self._free.spans:
+                        self._free.readmit(index)
+                return False
+            held = self._held_in(spans)
+        if held:
+            self._move(held)
+        return True
+
+    def _move(self, old: list[int]) -> None:
+        new = self._pop(len(old))
+        rows = self._rows()
+        rows.index_copy_(0, torch.tensor(new, device=rows.device), rows[torch.tensor(old, device=rows.device)])
+        for before, after in zip(old, new, strict=True):
+            self._owners[after] = self._owners.pop(before)
+        moves = dict(zip(old, new, strict=True))
+        for callback in self._on_moved:
+            callback(moves)
+        self._retire(old)
+
+    # Counts and spans
 
     @property
     def num_free(self) -> int:
-        """Pages that can be taken without evicting anything, in the spans of the class."""
-        return sum(len(span.free) for span in self._spans.values())
+        """Pages of the class's own spans that can be taken without evicting anything."""
+        return self._free.num_free
 
     @property
     def num_pages_possible(self) -> int:
         """Pages there were if every span belonged to this class."""
-        return sum(len(self.ids_in(i)) for i in range(self._buffer.numel() // self.span_bytes))
-
-    def ids_in(self, span: int) -> range:
-        """Ids of the pages that lie wholly in a span."""
-        return range(-(-span * self.span_bytes // self.page_bytes), (span + 1) * self.span_bytes // self.page_bytes)
-
-    # Spans
+        return sum(len(self.ids_in(i)) for i in range(self._buffer.numel() // self._free.span_bytes))
 
     @property
     def spans(self) -> Iterator[int]:
         """Indices of the spans that belong to the class."""
-        return iter(self._spans)
+        return iter(self._free.spans)
 
-    @property
-    def has_spans(self) -> bool:
-        return bool(self._spans)
+    def ids_in(self, span: int) -> range:
+        """Ids of the pages that lie wholly in a span, of this class or not."""
+        return self._free.ids_in(span)
 
-    def is_empty(self, span: int) -> bool:
-        """Whether no page of the span is held or retiring."""
-        return len(self._spans[span].free) == self._spans[span].capacity
+    def num_free_in(self, span: int) -> int | None:
+        """Free pages of a span of the class; None when pages of it are retiring, so that it cannot be cleared now."""
+        found = self._free.spans[span]
+        if found.is_leaving or (self._retiring and not self._retiring.isdisjoint(found.ids)):
+            return None
+        return len(found.free)
 
-    def num_spans_for(self, count: int) -> int:
-        """How many spans, the first of the arena, hold `count` pages; more than there are when they do not."""
-        num_spans = self._buffer.numel() // self.span_bytes
-        for i in range(num_spans):
-            if count <= 0:
-                return i
-            count -= len(self.ids_in(i))
-        return num_spans if count <= 0 else num_spans + 1
-
-    def recut(self, span_bytes: int) -> None:
-        """Spans have another size now; the class has none."""
-        self.span_bytes = span_bytes
-        self._buckets = [{} for _ in range(span_bytes // self.page_bytes + 1)]
+    def add_span(self, index: int) -> None:
+        """The arena gives the class a free span."""
+        self._free.add(index)
 
     def give_up_empty_spans(self) -> None:
-        """Returns every span without a held or retiring page."""
-        for span in [s for s in self._spans.values() if len(s.free) == s.capacity]:
-            if span is self._filling:
-                self._filling = _Span(-1, range(0))
-            else:
-                del self._buckets[span.bucket][span.index]
-            del self._spans[span.index]
-            self._land.return_span(span.index)
+        """Returns every span without a held or retiring page to the arena."""
+        for index in [span.index for span in self._free.spans.values() if span.is_empty]:
+            self._free.withdraw(index)
+            self._land.return_span(index)
 
-    def _fill_next(self) -> bool:
-        """Makes the span with the fewest free pages the one that is filled; gets or frees one when none is left."""
-        while not self._filling.free:
-            bucket = next((bucket for bucket in self._buckets[1:] if bucket), None)
-            if bucket is not None:
-                _, self._filling = bucket.popitem()
-                self._filling.bucket = 0
-                break
-            index = self._land.claim_span(self)
-            if index is not None:
-                self._filling = self._spans[index] = _Span(index, self.ids_in(index))
-            elif not self._land.evict_page(self):
-                return False
-        return True
-
-    def _retired(self, pages: list[int]) -> None:
-        self._retiring.difference_update(pages)
-        self._put_back(pages)
-
-    def _put_back(self, pages: list[int]) -> None:
-        for page in pages:
-            span = self._spans[page * self.page_bytes // self.span_bytes]
-            span.free.append(page)
-            if span is not self._filling:
-                if span.bucket:
-                    del self._buckets[span.bucket][span.index]
-                span.bucket = len(span.free)
-                self._buckets[span.bucket][span.index] = span
-        self._land.version += 1
+    def recut(self, span_bytes: int) -> None:
+        """Spans have another size from now on. The class must have none."""
+        if self._free.spans:
+            raise ValueError(f"'{self.name}' has spans of {self._free.span_bytes} bytes.")
+        self._free = FreePages(self.page_bytes, span_bytes)
 
     # Books
 
     @property
     def held(self) -> Mapping[int, Sequence[str]]:
-        """Owners of each page that has any, one entry a reference."""
+        """The owners of each page that has any, one entry a reference."""
         return self._owners
 
     @property
@@ -220,17 +201,55 @@ class PageClass:
         return len(self._retiring)
 
     def check(self) -> None:
-        """Asserts that each page of the class's spans is exactly one of held, retiring and free."""
-        for span in self._spans.values():
-            ids = set(self.ids_in(span.index))
+        """Asserts that each page of the class's spans is exactly one of held, retiring and free, and no other is."""
+        known = set()
+        num_free = 0
+        for span in self._free.spans.values():
             free = set(span.free)
-            held, retiring = ids & self._owners.keys(), ids & self._retiring
-            assert len(free) == len(span.free) and free <= ids, (
-                f"'{self.name}': a page of span {span.index} is free twice."
-            )
-            assert len(free) + len(held) + len(retiring) == len(ids) and free | held | retiring == ids, (
-                f"'{self.name}': span {span.index} has {len(free)} free, {len(held)} held and {len(retiring)} retiring "
-                f"of {len(ids)} pages."
-            )
-        num_held = sum(1 for page in self._owners if page * self.page_bytes // self.span_bytes in self._spans)
-        assert num_held == len(self._owners), f"'{self.name}': a page outside its spans is held."
+            held, retiring = self._owners.keys() & set(span.ids), self._retiring.intersection(span.ids)
+            counts = f"'{self.name}': span {span.index}: {len(free)} free, {len(held)} held, {len(retiring)} retiring"
+            assert len(free) == len(span.free), f"{counts}; a page is free twice"
+            assert len(free) + len(held) + len(retiring) == len(span.ids), f"{counts} of {len(span.ids)} pages"
+            assert free | held | retiring == set(span.ids), f"{counts}; some are not of this span"
+            known |= held | retiring
+            num_free += 0 if span.is_leaving else len(free)
+        assert known == self._owners.keys() | self._retiring, f"'{self.name}': pages outside its spans are held"
+        assert num_free == self._free.num_free, f"'{self.name}': {num_free} pages free, {self._free.num_free} counted"
+
+    # Inside
+
+    def _rows(self) -> torch.Tensor:
+        """uint8 [page, page_bytes] over the whole arena."""
+        num_pages = self._buffer.numel() // self.page_bytes
+        return self._buffer[: num_pages * self.page_bytes].view(num_pages, self.page_bytes)
+
+    def _pop(self, count: int) -> list[int]:
+        """Takes free pages, of which there are enough, from the fullest spans."""
+        pages: list[int] = []
+        while len(pages) < count:
+            free = self._free.filling.free
+            if not free:
+                self._free.fill_next()
+                continue
+            first = max(len(free) - (count - len(pages)), 0)
+            pages += free[first:]
+            del free[first:]
+        self._free.num_free -= count
+        return pages
+
+    def _held_in(self, spans: Sequence[int]) -> list[int]:
+        return [page for i in spans for page in self.ids_in(i) if page in self._owners]
+
+    def _retire(self, pages: list[int]) -> None:
+        if self._clock.is_idle:
+            self._put_back(pages)
+        else:
+            self._retiring.update(pages)
+            self._clock.retire(lambda: self._put_back(pages))
+
+    def _put_back(self, pages: list[int]) -> None:
+        if self._retiring:
+            self._retiring.difference_update(pages)
+        for index in self._free.put(pages):
+            self._land.return_span(index)
+        self._land.became_free()

@@ -1,0 +1,356 @@
+"""A radix tree whose entries are pages of an arena: it holds a reference to each, and gives the cheapest back.
+
+Locked nodes stay, and so do all above them; of the others the cheapest leaf loses its last page first, to the host
+tier while that has room. Knows nothing of prompts, promises and models.
+"""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import cast
+
+from ..step import Shortfall, Work
+from .arena import Arena
+from .evict import PriceQueue
+from .host import HostCopy
+from .pages import PageClass
+from .tree import ABSENT, Copies, Node, Pages, TokenIds, Tree
+
+
+class PageTree(Tree):
+    """A tenant of the arena that holds one page of each class of `groups` per entry.
+
+    Fields:
+        owner: its name among the owners of pages and host copies.
+        num_evicted, num_restored: entries that left the device, and that came back from the host.
+    """
+
+    def __init__(self, arena: Arena, groups: Sequence[PageClass], page_len: int, cost_key: Hashable) -> None:
+        super().__init__(page_len)
+        self.groups = tuple(groups)
+        self.owner = f"prefix:{self.groups[0].name}"
+        self.num_evicted = self.num_restored = 0
+        self._arena = arena
+        self._cost_key = cost_key
+        self._bytes_per_entry = sum(group.page_bytes for group in self.groups)
+        self._num_uses = 0
+        self._forgotten: set[Node] = set()
+        self._num_warm = [0] * len(self.groups)
+        self._num_locked = [0] * len(self.groups)
+        self._warm_leaves: PriceQueue[Node] = PriceQueue(self._rank_warm)
+        self._cold_leaves: PriceQueue[Node] = PriceQueue(self._rank_cold)
+        for group, page_class in enumerate(self.groups):
+            page_class.on_moved(partial(self._moved, group))
+        arena.tenants.append(self)
+        arena.host.reclaim.append(self._drop_coldest)
+
+    # Adding
+
+    def cover(self, namespace: Hashable, token_ids: TokenIds, pages: Sequence[Pages]) -> Node:
+        """Makes the tree cover the ids, whole pages from the start; returns the node where they end.
+
+        It takes a reference to each page that it lacks: of new entries, of cold ones and of absent groups.
+        """
+        path = self.walk(namespace, token_ids)
+        at = 0
+        for node in path:
+            self._fill(node, pages[at : at + len(node.entries)])
+            at += len(node.entries)
+        new = [tuple(entry) for entry in pages[at : len(token_ids) // self.page_len]]
+        if new:
+            self._retain(new)
+            self._count(self._num_warm, new, 1)
+            path.append(self.append(path[-1], token_ids[at * self.page_len :], [*new]))
+        self.touch(path)
+        self._warm_leaves.offer(path[-1])
+        return path[-1]
+
+    def _fill(self, node: Node, pages: Sequence[Pages]) -> None:
+        """Replaces what is cold or absent in the node's entries; all nodes above it are warm."""
+        for i, (entry, page) in enumerate(zip(node.entries, pages, strict=True)):
+            if i < node.num_warm:
+                if ABSENT not in entry:
+                    continue
+                old = cast(Pages, entry)
+                new = tuple(b if a == ABSENT else a for a, b in zip(old, page, strict=True))
+                added = tuple(b if a == ABSENT else ABSENT for a, b in zip(old, page, strict=True))
+            else:
+                self._release_copies(cast(Copies, entry))
+                new = added = tuple(page)
+            node.entries[i] = new
+            self._retain([added])
+            self._count(self._num_warm, [added], 1)
+            if node.num_locks:
+                self._count(self._num_locked, [added], 1)
+        self.set_warm(node, len(node.entries))
+
+    def split(self, node: Node, num_pages: int) -> Node:
+        upper = super().split(node, num_pages)
+        self._offer(upper)
+        return upper
+
+    # Using
+
+    def touch(self, path: Iterable[Node]) -> None:
+        """The nodes are used now."""
+        self._num_uses += 1
+        for node in path:
+            node.floor, node.used, node.rank = self._arena.prices.floor, self._num_uses, None
+
+    def lock(self, node: Node) -> None:
+        """Keeps the node and all above it."""
+        for step in node.path():
+            if step.num_locks == 0:
+                self._count(self._num_locked, step.entries[: step.num_warm], 1)
+            step.num_locks += 1
+
+    def unlock(self, node: Node) -> None:
+        """Takes one lock back. No step in flight may use the node by it any more."""
+        for step in node.path()[::-1]:
+            step.num_locks -= 1
+            if step.num_locks == 0:
+                if step.is_forgotten:
+                    self._forgotten.remove(step)
+                    self._release_pages(step.entries)
+                else:
+                    self._count(self._num_locked, step.entries[: step.num_warm], -1)
+                    self._offer(step)
+        self._arena.version += 1
+
+    def restore(self, path: list[Node]) -> list[Node]:
+        """Brings cold entries of the path back to the device, as far as there is room; the path that is warm then."""
+        if not path[-1].num_cold:
+            return path
+        end = path[-1]
+        self.lock(end)
+        warm = list(path)
+        for i, node in enumerate(path):
+            while node.num_cold and self._load(node):
+                pass
+            if node.num_cold:
+                warm = path[:i] + ([self.split(node, node.num_warm)] if node.num_warm else [])
+                break
+        self.unlock(end)
+        return warm
+
+    def _load(self, node: Node) -> bool:
+        """Brings the node's first cold entry back; False when there is no page for it."""
+        copies = cast(Copies, node.entries[node.num_warm])
+        entry = self._take_entry(copies)
+        if entry is None:
+            return False
+        for group, copy, page in zip(self.groups, copies, entry, strict=True):
+            if copy is not None:
+                copy.load_into(group.bytes_of(page))
+        self._release_copies(copies)
+        node.entries[node.num_warm] = entry
+        self._count(self._num_warm, [entry], 1)
+        self._count(self._num_locked, [entry], 1)
+        self.set_warm(node, node.num_warm + 1)
+        self.num_restored += 1
+        return True
+
+    def _take_entry(self, copies: Copies) -> Pages | None:
+        """A page for each copy; None, and nothing is taken, when one cannot be had."""
+        entry: list[int] = []
+        for group, copy in zip(self.groups, copies, strict=True):
+            taken = group.take(1, self.owner) if copy is not None else [ABSENT]
+            if isinstance(taken, Shortfall):
+                self._release_pages([tuple(entry) + (ABSENT,) * (len(self.groups) - len(entry))])
+                return None
+            entry += taken
+        return tuple(entry)
+
+    # Losing
+
+    def forget(self, node: Node) -> None:
+        """Takes the node and all below it out; what is locked keeps its pages until it is unlocked."""
+        self.remove(node)
+        parent = node.parent
+        for step in node.subtree():
+            warm = step.entries[: step.num_warm]
+            self._count(self._num_warm, warm, -1)
+            for copies in step.entries[step.num_warm :]:
+                self._release_copies(cast(Copies, copies))
+            step.entries = warm
+            step.is_forgotten = True
+            if step.num_locks:
+                self._forgotten.add(step)
+                self._count(self._num_locked, warm, -1)
+            else:
+                self._release_pages(warm)
+        if parent is not None:
+            self._offer(parent)
+
+    def forget_unlocked(self) -> None:
+        """Takes out all that nobody has locked."""
+        stack = list(self.roots.values())
+        while stack:
+            for child in list(stack.pop().children.values()):
+                if child.num_locks:
+                    stack.append(child)
+                else:
+                    self.forget(child)
+
+    def _evict_last(self, node: Node) -> None:
+        """The last warm entry of a leaf goes to the host, or is lost with all that hangs on it."""
+        self.num_evicted += 1
+        last = node.num_warm - 1
+        entry = cast(Pages, node.entries[last])
+        copies = self._store(entry)
+        if copies is None and last == 0:
+            self.forget(node)
+            return
+        if copies is None:
+            self._cut_after(node, last)
+        else:
+            node.entries[last] = copies
+        self._count(self._num_warm, [entry], -1)
+        self._release_pages([entry])
+        self.set_warm(node, last)
+        self._offer(node)
+        if last == 0 and node.parent is not None:
+            self._offer(node.parent)
+
+    def _cut_after(self, node: Node, num_entries: int) -> None:
+        """Drops the node's later entries, of which only the first may be warm, and all below."""
+        for child in list(node.children.values()):
+            self.forget(child)
+        for copies in node.entries[node.num_warm :]:
+            self._release_copies(cast(Copies, copies))
+        del node.entries[num_entries:]
+        node.token_ids = node.token_ids[: num_entries * self.page_len]
+
+    def _drop_coldest(self, _: int) -> bool:
+        """Drops the cheapest entry of the host tier; False when it has none of ours."""
+        found = self._cold_leaves.cheapest()
+        if found is None:
+            return False
+        node = found[1]
+        if len(node.entries) == 1:
+            self.forget(node)
+        else:
+            self._release_copies(cast(Copies, node.entries.pop()))
+            node.token_ids = node.token_ids[: -self.page_len]
+            self._offer(node)
+        return True
+
+    def _store(self, entry: Pages) -> Copies | None:
+        """Host copies of an entry's pages; None when there is no room."""
+        copies: list[HostCopy | None] = []
+        for group, page in zip(self.groups, entry, strict=True):
+            copy = None if page == ABSENT else self._arena.host.store(group.bytes_of(page), self.owner)
+            if isinstance(copy, Shortfall):
+                self._release_copies(tuple(copies))
+                return None
+            copies.append(copy)
+        return tuple(copies)
+
+    # For the arena
+
+    def num_evictable(self, page_class: PageClass) -> int:
+        if page_class not in self.groups:
+            return 0
+        group = self.groups.index(page_class)
+        return self._num_warm[group] - self._num_locked[group]
+
+    def next_price(self, page_class: PageClass) -> float | None:
+        found = self._warm_leaves.cheapest() if page_class in self.groups else None
+        return None if found is None else found[0]
+
+    def evict(self, page_class: PageClass) -> bool:
+        found = self._warm_leaves.cheapest() if page_class in self.groups else None
+        if found is None:
+            return False
+        price, node = found
+        self._arena.prices.evicted(price)
+        self._evict_last(node)
+        return True
+
+    # Inside: order
+
+    def _offer(self, node: Node) -> None:
+        self._warm_leaves.offer(node)
+        self._cold_leaves.offer(node)
+
+    def _rank_warm(self, node: Node) -> tuple[float, int] | None:
+        if node.num_locks or node.num_warm_children or node.is_forgotten or not node.num_warm:
+            return None
+        if node.rank is None:
+            node.rank = (self._price(node, node.num_warm), node.used)
+        return node.rank
+
+    def _rank_cold(self, node: Node) -> tuple[float, int] | None:
+        if node.num_locks or node.children or node.is_forgotten or not node.num_cold:
+            return None
+        return self._price(node, len(node.entries)), node.used
+
+    def _price(self, node: Node, num_entries: int) -> float:
+        """What the last of the node's first entries is worth: its tokens' work after all that are before them."""
+        context = num_entries * self.page_len + sum(len(step.token_ids) for step in node.path()[:-1])
+        saves = Work(new_tokens=self.page_len, context_tokens=context, attended_pairs=self.page_len * context)
+        seconds = self._arena.prices.seconds(self._cost_key, saves)
+        return node.floor + max(seconds, 0.0) / self._bytes_per_entry
+
+    # Inside: pages
+
+    def _count(self, counts: list[int], entries: Sequence[Pages | Copies], sign: int) -> None:
+        for group in range(len(self.groups)):
+            counts[group] += sign * sum(entry[group] != ABSENT for entry in entries)
+
+    def _retain(self, entries: Sequence[Pages]) -> None:
+        for group, page_class in enumerate(self.groups):
+            page_class.retain([entry[group] for entry in entries if entry[group] != ABSENT], self.owner)
+
+    def _release_pages(self, entries: Sequence[Pages | Copies]) -> None:
+        """Nobody has them locked, hence no step in flight touches them."""
+        for group, page_class in enumerate(self.groups):
+            pages = [cast(Pages, entry)[group] for entry in entries]
+            page_class.free([page for page in pages if page != ABSENT], self.owner, are_quiet=True)
+
+    def _release_copies(self, copies: Copies) -> None:
+        for copy in copies:
+            if copy is not None:
+                copy.release()
+
+    def _moved(self, group: int, moves: Mapping[int, int]) -> None:
+        for node in (*self.nodes(), *self._forgotten):
+            for i in range(node.num_warm):
+                entry = cast(Pages, node.entries[i])
+                if entry[group] in moves:
+                    node.entries[i] = (*entry[:group], moves[entry[group]], *entry[group + 1 :])
+
+    @property
+    def num_warm_entries(self) -> int:
+        return sum(node.num_warm for node in self.nodes())
+
+    @property
+    def num_cold_entries(self) -> int:
+        return sum(node.num_cold for node in self.nodes())
+
+    def check(self) -> None:
+        """Asserts that the tree is in order, and that it holds exactly the pages and copies that its nodes name."""
+        warm: list[Pages | Copies] = []
+        locked: list[Pages | Copies] = []
+        num_copies = 0
+        for node in self.nodes():
+            parent, children = node.parent, node.children.values()
+            assert parent is not None and parent.children.get(node.token_ids[: self.page_len]) is node
+            assert len(node.token_ids) == len(node.entries) * self.page_len > 0, "An edge is not its entries' tokens."
+            assert node.keys == sorted(node.children), "Keys are not the children's."
+            assert node.num_locks >= sum(child.num_locks for child in children), "A lock below is not known above."
+            assert node.num_warm_children == sum(child.num_warm > 0 for child in children), "Warm children miscounted."
+            assert not (node.num_cold and node.num_warm_children), "A warm entry hangs on a cold one."
+            warm += node.entries[: node.num_warm]
+            locked += node.entries[: node.num_warm] if node.num_locks else []
+            num_copies += sum(copy is not None for copies in node.entries[node.num_warm :] for copy in copies)
+        held = warm + [entry for node in self._forgotten for entry in node.entries]
+        for group, page_class in enumerate(self.groups):
+            pages = sorted(cast(Pages, entry)[group] for entry in held if entry[group] != ABSENT)
+            owned = sorted(page for page, names in page_class.held.items() for name in names if name == self.owner)
+            assert pages == owned, f"'{self.owner}' names {len(pages)} pages of '{page_class.name}', holds {len(owned)}"
+        for counts, entries in ((self._num_warm, warm), (self._num_locked, locked)):
+            expected = [0] * len(self.groups)
+            self._count(expected, entries, 1)
+            assert counts == expected, f"'{self.owner}' counts {counts} pages, has {expected}"
+        copies = sum(copy.owner == self.owner for copy in self._arena.host.copies.values())
+        assert copies == num_copies, f"'{self.owner}' names {num_copies} host copies, holds {copies}"
