@@ -16,7 +16,7 @@ from hemiola.core.errors import CorruptWeights, HemiolaError, UnsupportedModel
 
 from .edge import PipelineFiles
 
-LoadFormat = Literal["safetensors", "dummy"]
+LoadFormat = Literal["auto", "dummy"]
 
 # Transformers' classes by name need no torch to be named; those of pipelines are a handful.
 _TRANSFORMERS = {"Qwen3Model", "Qwen3ForCausalLM", "UMT5EncoderModel", "T5EncoderModel"}

@@ -26,7 +26,7 @@ def load_family(
     *,
     dtype: torch.dtype = torch.float32,
     device: str | torch.device = "cpu",
-    load_format: LoadFormat = "safetensors",
+    load_format: LoadFormat = "auto",
 ) -> Family:
     """The pipeline in that folder, with its weights; with `load_format="dummy"` random ones, from configs alone.
 

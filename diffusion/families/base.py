@@ -6,6 +6,7 @@ A family holds weights and constants, and nothing about a request. Its other hal
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from hemiola.core.request import MediaRequest
@@ -20,6 +21,7 @@ class Family(Protocol):
 
     edge: Edge
     solver: Solver
+    condition_dtype: torch.dtype
     encode: Stage[Prompt]
     denoise: Stage[Noisy]
     decode: Stage[Clean]
@@ -45,7 +47,7 @@ class Family(Protocol):
         ...
 
     def condition_shape(self, num_tokens: int) -> tuple[int, int]:
-        """Of the condition of a prompt of so many tokens; its type is the transformer's."""
+        """Of the condition of a prompt of so many tokens; see `condition_dtype`."""
         ...
 
     def denoise_shape(self, request: MediaRequest) -> Any:

@@ -44,6 +44,7 @@ class Wan:
         self.denoise = _Denoise(transformer)
         self.decode = DecodeWan(components.model("vae"))
         self._condition_shape = (refiner.condition_len, refiner.dim)
+        self.condition_dtype = refiner.dtype
         self._spatial = edge.limits.multiple // transformer.config.patch_size[1]
 
     def schedule(self, request: MediaRequest) -> Schedule:
@@ -104,13 +105,13 @@ class _TextEmbedder:
         weight = self._embedder.linear_2.weight
         self.dim: int = weight.shape[0]
         self.itemsize: int = weight.dtype.itemsize
-        self._dtype: torch.dtype = weight.dtype
+        self.dtype: torch.dtype = weight.dtype
 
     def condition_len(self, num_tokens: int) -> int:
         return num_tokens + 1
 
     def start(self, hidden_LH: Tensor) -> Tensor:
-        hidden_LH = hidden_LH.to(self._dtype)
+        hidden_LH = hidden_LH.to(self.dtype)
         return torch.cat([hidden_LH, hidden_LH.new_zeros(1, hidden_LH.shape[1])])
 
     def block(self, index: int, condition_LD: Tensor) -> Tensor:

@@ -51,6 +51,7 @@ class ZImage:
         self.encode = EncodeStage(refiner, layers)
         self.denoise = _Denoise(blocks)
         self.decode = Decode2d(vae)
+        self.condition_dtype = blocks.dtype
         self._scale = edge.limits.multiple // PATCH
         self._condition_shape = (refiner.condition_len, refiner.dim)
 

@@ -1,0 +1,75 @@
+"""A step that is under way: closed from its first to its last group of blocks, with its carry in leased memory between.
+
+Rows whose state has ended meanwhile are dead: they are computed to the end, and nothing is done with what they give.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from hemiola.core.memory.lease import Lease
+from hemiola.core.step import Slot, Work, total_work
+
+from .carry_store import CarryStore
+from .conditions import ConditionKey
+from .job import Steps
+from .stage import Block, Carry, Stage
+from .state import DiffusionState
+
+
+@dataclass(slots=True, eq=False)
+class OpenBatch:
+    """Fields:
+    stage, blocks: what is run.
+    states: those alive, in policy order.
+    steps: of each state that it began with.
+    row_works: of each row, the work of each block.
+    make_rows: gives the stage's rows, when the step begins.
+    leases: conditions that an encode step is to write.
+    store: where the carry is kept between groups; None when the step is launched in one.
+    next_block: the first that was not launched yet.
+    """
+
+    stage: Stage[Any]
+    blocks: Sequence[Block]
+    states: list[DiffusionState]
+    steps: Mapping[DiffusionState, Steps]
+    row_works: Sequence[Sequence[Work]]
+    make_rows: Callable[[], Sequence[Any]]
+    leases: dict[ConditionKey, Lease] = field(default_factory=dict)
+    store: CarryStore | None = None
+    next_block: int = 0
+    _rows: Sequence[Any] = ()
+    _carry: Carry | None = None
+
+    @property
+    def last_block(self) -> int:
+        return len(self.blocks) - 1
+
+    def work(self, first: int, last: int) -> Work:
+        """Sums over rows; blocks are counted once, since a batch runs them once."""
+        total = total_work(total_work(works[first : last + 1]) for works in self.row_works)
+        return total._replace(rows=len(self.row_works), blocks=last + 1 - first)
+
+    def run(self, first: int, last: int, slot: Slot) -> Sequence[Tensor] | None:
+        """Computes these blocks. After the last one, the result of each row; before, None."""
+        if self._carry is None:
+            self._rows = self.make_rows()
+            self._carry = self.stage.open(self._rows)
+        for block in self.blocks[first : last + 1]:
+            block.run(self._carry)
+        if last == self.last_block:
+            return self.stage.close(self._carry, self._rows)
+        assert self.store is not None, "a step that is cut has leased room for its carry"
+        self.store.keep(self._carry)
+        self.store.lease.written(slot)
+        return None
+
+    def drop(self) -> None:
+        """Gives the carry back. The batch is over."""
+        self._carry = None
+        if self.store is not None:
+            self.store.lease.release()
+            self.store = None

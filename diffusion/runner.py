@@ -1,0 +1,293 @@
+"""Executes the steps of one diffusion model, of whatever family. Implements `core.step.Runner` for MediaRequests.
+
+A step (encoding prompts, one denoise step, a decode) is opened over a batch of states, runs in as many groups of blocks
+as the scheduler grants, and changes its states when the last group was computed. Knows nothing of what blocks compute.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+
+import torch
+
+from hemiola.core.errors import CannotFit, InvalidRequest, UnsupportedModel
+from hemiola.core.events import Event
+from hemiola.core.memory import Arena, Need
+from hemiola.core.request import MediaRequest, Request
+from hemiola.core.step import (
+    Batch,
+    Blocks,
+    Pending,
+    Quantum,
+    Refused,
+    Shortfall,
+    Slot,
+    StepOutput,
+    Work,
+    total_work,
+)
+from hemiola.core.text_encoder import TextEncoder
+
+from .carry_store import CarryStore, slot_sizes
+from .components import LoadFormat
+from .conditions import Conditions
+from .families import Family, load_family
+from .job import make_job
+from .open_batch import OpenBatch
+from .pending import Done, Stopwatch
+from .phases import (
+    DecodePhase,
+    DenoisePhase,
+    EncodePhase,
+    Group,
+    Phase,
+    drop_conditions,
+    finished,
+    outputs,
+    take_conditions,
+)
+from .state import LANE, DiffusionState
+
+Seconds = Callable[[Hashable, Work], float]
+
+LEAST_SAVING = 0.02
+"""Share of the time that a row must save to join a batch: waiting for others is not worth less."""
+MAX_ROWS = 16
+
+
+class DiffusionRunner:
+    """One served pipeline.
+
+    Args:
+        name: what it is served as.
+        pipeline: its folder, or the family that was loaded from one.
+        arena: where latents, conditions and carries are leased.
+        dtype, device, load_format: of the weights ("dummy": random ones, from configs alone).
+        text_encoders: per encoder name, the served language model that hemiola.json says is one.
+        seconds: predicts seconds from a cost key and work, for "batch when that is faster"; without it, always batch.
+
+    Raises:
+        ModelNotFound, UnsupportedModel, CorruptWeights: see `families.load_family`.
+    """
+
+    lane = LANE
+
+    def __init__(
+        self,
+        name: str,
+        pipeline: str | Path | Family,
+        arena: Arena,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: str | torch.device = "cpu",
+        text_encoders: Mapping[str, TextEncoder] | None = None,
+        seconds: Seconds | None = None,
+        load_format: LoadFormat = "auto",
+    ) -> None:
+        if isinstance(pipeline, str | Path):
+            pipeline = load_family(pipeline, dtype=dtype, device=device, load_format=load_format)
+        self.model = name
+        self.family: Family = pipeline
+        self.edge = pipeline.edge
+        self._arena = arena
+        self._device = torch.device(device)
+        self._seconds = seconds
+        self._encoder = self._text_encoder(text_encoders or {})
+        self._library = Conditions(arena, (name, "encode"))
+        self._states: dict[DiffusionState, None] = {}
+        self._carries = count()
+        self._phases: dict[str, Phase] = {
+            "encode": EncodePhase(pipeline, self._library, self._states),
+            "denoise": DenoisePhase(pipeline),
+            "decode": DecodePhase(pipeline),
+        }
+
+    # Coming and going
+
+    def admit(self, request: Request) -> DiffusionState | Refused | Shortfall:
+        if not isinstance(request, MediaRequest):
+            kind = self.edge.kind
+            return Refused(InvalidRequest("model", f"Invalid 'model': '{self.model}' makes {kind}s, not text."))
+        wrong = self.edge.validate(request)
+        if wrong is not None:
+            return Refused(wrong)
+        job = make_job(request, self.family, self.model)
+        for need in job.needs:
+            if not self._arena.could_ever_lease(need):
+                return Refused(CannotFit(f"'{request.id}'", sum(need.general), self._arena.nbytes))
+        for need in job.needs:
+            if not self._arena.can_lease(need):
+                return Shortfall(sum(need.general))
+        lease = self._arena.lease(job.state_bytes, request.id)
+        if isinstance(lease, Shortfall):
+            return lease
+        state = DiffusionState(job, self._library, lease)
+        start = state.tensors(0)
+        start.zero_()
+        start[0].copy_(self.family.noise(request))
+        self._states[state] = None
+        self._look_for_conditions(state)
+        return state
+
+    def release(self, state: DiffusionState) -> None:
+        if state.is_released:
+            return
+        state.is_released = True
+        del self._states[state]
+        drop_conditions(state)
+        if state.lease is not None:
+            state.lease.release()
+            state.lease = None
+        if state.parked is not None:
+            state.parked.release()
+            state.parked = None
+        if state.open is not None:
+            state.open.states.remove(state)
+            if not state.open.states:
+                self._abandon(state.open)
+            state.open = None
+
+    def stop(self, state: DiffusionState) -> Sequence[Event]:
+        return [finished(state, "stop")]
+
+    def chores(self) -> Iterable[DiffusionState]:
+        return ()
+
+    # Steps
+
+    def plan(self, states: Sequence[DiffusionState], quantum: Quantum) -> Batch | Shortfall:
+        assert isinstance(quantum, Blocks), f"diffusion steps are cut in blocks, not {quantum}"
+        opened = states[0].open or self._open(states, quantum)
+        if isinstance(opened, Shortfall):
+            return opened
+        first, last = opened.next_block, min(quantum.last, opened.last_block)
+        assert first == quantum.first <= last, f"block {first} is next, and {quantum.first} to {last} was granted"
+        return Batch(
+            list(opened.states),
+            opened.work(first, last),
+            (self.model, opened.stage.name),
+            Blocks(first, last),
+            Group(opened, first, last),
+        )
+
+    def launch(self, batch: Batch, slot: Slot) -> Pending:
+        group: Group = batch.payload
+        opened = group.open
+        stopwatch = Stopwatch(self._device)
+        with torch.inference_mode():
+            results = opened.run(group.first, group.last, slot)
+            if results is not None:
+                group.results = self._phases[opened.stage.name].commit(opened, results, slot)
+        opened.next_block = group.last + 1
+        if results is not None:
+            self._close(opened)
+        return stopwatch.stop()
+
+    def collect(self, batch: Batch, pending: Pending) -> Sequence[StepOutput]:
+        return outputs(batch.payload, self.edge.kind)
+
+    def cancel(self, batch: Batch) -> None:
+        group: Group = batch.payload
+        self._phases[group.open.stage.name].undo(group.open, group.results)
+        group.results = ()
+        self._close(group.open)
+
+    def _open(self, states: Sequence[DiffusionState], quantum: Blocks) -> OpenBatch | Shortfall:
+        """A batch of as many of these states, in their order, as pay and fit; of the first one at least."""
+        phase = self._phases[states[0].phase]
+        chosen = self._worth_batching(states)
+        while True:
+            opened = phase.begin(chosen)
+            if not isinstance(opened, Shortfall) and quantum.last < opened.last_block:
+                sizes = slot_sizes(steps.carried for steps in opened.steps.values())
+                lease = self._arena.lease(sum(sizes.values()), f"carry:{self.model}:{next(self._carries)}")
+                if isinstance(lease, Shortfall):
+                    phase.undo(opened, ())
+                    opened = lease
+                else:
+                    opened.store = CarryStore(lease, sizes)
+            if not isinstance(opened, Shortfall):
+                for state in chosen:
+                    state.open = opened
+                return opened
+            if len(chosen) == 1:
+                return opened
+            chosen = chosen[: len(chosen) // 2]
+
+    def _worth_batching(self, states: Sequence[DiffusionState]) -> Sequence[DiffusionState]:
+        """The leading states that are faster together than one after another."""
+        states = states[:MAX_ROWS]
+        if self._seconds is None or len(states) == 1:
+            return states
+        key = states[0].cost_key
+        together = states[0].work
+        apart_s = self._seconds(key, together)
+        for num, state in enumerate(states[1:], 1):
+            work = state.work
+            joined = total_work([together, work])._replace(blocks=max(together.blocks, work.blocks))
+            joined_s = self._seconds(key, joined)
+            if joined_s > (1 - LEAST_SAVING) * (apart_s + self._seconds(key, work)):
+                return states[:num]
+            together, apart_s = joined, joined_s
+        return states
+
+    def _close(self, opened: OpenBatch) -> None:
+        """The step is over, or taken back: its states are free for another one."""
+        opened.drop()
+        for state in opened.states:
+            if state.open is opened:
+                state.open = None
+
+    def _abandon(self, opened: OpenBatch) -> None:
+        """All rows are dead."""
+        self._phases[opened.stage.name].undo(opened, ())
+        opened.drop()
+
+    # Parking
+
+    def park(self, state: DiffusionState) -> Pending | Shortfall:
+        assert state.can_park and state.lease is not None, f"'{state.id}' cannot be parked in the middle of a step"
+        copy = self._arena.host.store(state.tensors(state.num_done), state.id)
+        if isinstance(copy, Shortfall):
+            return copy
+        state.parked = copy
+        state.lease.release()
+        state.lease = None
+        drop_conditions(state)
+        return Done(0.0)
+
+    def resume(self, state: DiffusionState) -> Pending | Shortfall:
+        assert state.parked is not None, f"'{state.id}' is not parked"
+        missing = tuple(wanted.nbytes for wanted in state.missing)
+        need = Need(general=(state.job.state_bytes, *missing, state.steps.carry_bytes))
+        if not self._arena.can_lease(need):
+            return Shortfall(sum(need.general))
+        lease = self._arena.lease(state.job.state_bytes, state.id)
+        if isinstance(lease, Shortfall):
+            return lease
+        state.lease = lease
+        state.parked.load_into(state.tensors(state.num_done))
+        state.parked.release()
+        state.parked = None
+        self._look_for_conditions(state)
+        return Done(0.0)
+
+    # Conditions
+
+    def _look_for_conditions(self, state: DiffusionState) -> None:
+        """Holds those that are there, and asks the text encoder for the others where that is another model."""
+        take_conditions(state)
+        shared = self.edge.files.shared_encoder
+        if shared is None or self._encoder is None:
+            return
+        for wanted in state.missing:
+            encoding = self._encoder.encode(wanted.key.token_ids, shared.hidden_state, state.job.request)
+            state.encodings[wanted.key] = encoding
+
+    def _text_encoder(self, given: Mapping[str, TextEncoder]) -> TextEncoder | None:
+        shared = self.edge.files.shared_encoder
+        if shared is None:
+            return None
+        if self.edge.encoder not in given:
+            raise UnsupportedModel(f"'{self.model}' shares the text encoder '{shared.model}', which is not served.")
+        return given[self.edge.encoder]
