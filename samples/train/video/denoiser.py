@@ -132,6 +132,11 @@ def denoise(
     return velocity
 
 
+def one_hot(index: Tensor, size: int) -> Tensor:
+    """A product with it looks rows up, and its gradient is one matrix product, without atomics or synchronisation."""
+    return (index[..., None] == torch.arange(size, device=index.device)).float()
+
+
 @dataclass(frozen=True)
 class TextEncoder:
     """What the UMT5 forward needs besides weights."""
@@ -139,20 +144,21 @@ class TextEncoder:
     num_layers: int
     num_heads: int
     eps: float
-    buckets_SS: Tensor  # relative position bucket of (query, key)
+    buckets_SSN: Tensor  # relative position bucket of (query, key), one-hot
 
     @classmethod
     def of(cls, model: UMT5EncoderModel, slots: int) -> TextEncoder:
         config, attention = model.config, model.encoder.block[0].layer[0].SelfAttention
         position = torch.arange(slots, device=model.device)
         buckets = attention._relative_position_bucket(position[None, :] - position[:, None])
-        return cls(config.num_layers, config.num_heads, config.layer_norm_epsilon, buckets)
+        table = one_hot(buckets, config.relative_attention_num_buckets)
+        return cls(config.num_layers, config.num_heads, config.layer_norm_epsilon, table)
 
     def __call__(self, w: Weights, ids_BS: Tensor, length_B: Tensor) -> Tensor:
         """Token ids, padded on the right -> hidden states [B, S, D], zero beyond each length."""
         inside_BS = torch.arange(ids_BS.shape[1], device=ids_BS.device) < length_B[:, None]
         mask = torch.zeros(inside_BS.shape, device=ids_BS.device).masked_fill(~inside_BS, -1e9)[:, None, None]
-        x = F.embedding(ids_BS, w["shared.weight"]).float()
+        x = one_hot(ids_BS, len(w["shared.weight"])) @ w["shared.weight"]
         for index in range(self.num_layers):
             x = self._layer(x, mask, scoped(w, f"encoder.block.{index}.layer"))
         return rms(x, w["encoder.final_layer_norm.weight"], self.eps) * inside_BS[..., None]
@@ -160,7 +166,7 @@ class TextEncoder:
     def _layer(self, x: Tensor, mask: Tensor, w: Weights) -> Tensor:
         h = rms(x, w["0.layer_norm.weight"], self.eps)
         q, k, v = (linear(h, w, f"0.SelfAttention.{n}").unflatten(-1, (self.num_heads, -1)) for n in "qkv")
-        bias = F.embedding(self.buckets_SS, w["0.SelfAttention.relative_attention_bias.weight"]).float()
+        bias = self.buckets_SSN @ w["0.SelfAttention.relative_attention_bias.weight"]
         x = x + linear(attend_biased(q, k, v, bias.permute(2, 0, 1) + mask, 1.0), w, "0.SelfAttention.o")
         h = rms(x, w["1.layer_norm.weight"], self.eps)
         gate = F.gelu(linear(h, w, "1.DenseReluDense.wi_0"), approximate="tanh")

@@ -28,7 +28,7 @@ from samples.train.video.evaluation import evaluate
 from samples.train.video.latents import LatentEncoder, LatentPool
 from samples.train.video.models import SHAPES, TEXT_SLOTS, Shape
 from samples.train.video.text import build_tokenizer, caption_words, silence_letters
-from samples.train.video.training import Average, CapturedStep, Clock, MixedOptimizer, Schedule
+from samples.train.video.training import Average, CapturedStep, Clock, MixedOptimizer, Schedule, works
 
 PADDED_LENGTHS = (512, 512, 512, 226, 128, 64)
 """max_sequence_length of the pipeline call, drawn anew for every clip (see denoiser.py)."""
@@ -133,9 +133,19 @@ class Trainer:
 
         return CapturedStep(run, self.device)
 
+    def compiled_block(self, pool: LatentPool) -> Block:
+        """`wan_block` compiled for the clips of `pool`, or as it is if that fails."""
+        fast: Block = torch.compile(wan_block)
+        rope = rope_tables(self.model.transformer, *pool.latents.shape[2:])
+
+        def trial() -> None:
+            torch.autograd.grad(self.loss(pool, rope, fast), self.optimizer.parameters)
+
+        return fast if works("compiling the block", trial) else wan_block
+
     def train(self, pools: list[LatentPool], schedule: Schedule, clock: Clock) -> int:
         """Steps until the schedule's seconds are over; returns how many."""
-        fast: Block = torch.compile(wan_block) if self.settings.compiles and self.device.type == "cuda" else wan_block
+        fast = self.compiled_block(pools[0]) if self.settings.compiles and self.device.type == "cuda" else wan_block
         steps = [self.step_on(pool, fast if index == 0 else wan_block) for index, pool in enumerate(pools)]
         turns = [index for index, (_, share, _) in enumerate(self.settings.formats) for _ in range(share)]
         start, done, recent = clock.elapsed, 0, torch.zeros(2, device=self.device)
@@ -241,7 +251,7 @@ def main() -> None:
     parser.add_argument("--schedule-start", type=float, default=0.0)
     parser.add_argument("--schedule-end", type=float, default=1.0)
     parser.add_argument("--judge", type=Path, help="folder written by samples.train.video.judge: evaluate at the end")
-    parser.add_argument("--evaluation-seconds", type=float, default=60.0, help="kept free for it, if --judge is given")
+    parser.add_argument("--evaluation-seconds", type=float, default=45.0, help="kept free for it, if --judge is given")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--toy", action="store_true", help="a toy shape and tiny pools, to try the script on a CPU")

@@ -11,6 +11,7 @@ Muon: Keller Jordan, 2024 (https://kellerjordan.github.io/posts/muon); the updat
 from __future__ import annotations
 
 import time
+import traceback
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -150,6 +151,8 @@ class CapturedStep:
     def __call__(self) -> Tensor:
         """The result of `run`; on CUDA a tensor that the next call overwrites."""
         self._calls += 1
+        if self._cuda:
+            torch.cuda.current_stream().synchronize()  # else the host runs seconds ahead of the schedule's clock
         if self._graph is not None:
             self._graph.replay()
         elif not self._cuda:
@@ -168,6 +171,17 @@ class CapturedStep:
             self._graph = graph
             graph.replay()  # capturing records the work without doing it
         return self._result
+
+
+def works(what: str, trial: Callable[[], object]) -> bool:
+    """Whether `trial` runs. A compiler that fails must cost speed, not the run, so any error counts."""
+    try:
+        trial()
+    except Exception:
+        traceback.print_exc()
+        print(f"{what} failed (see above); going on without it", flush=True)
+        return False
+    return True
 
 
 class Clock:

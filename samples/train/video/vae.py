@@ -23,7 +23,7 @@ from samples.train.video.clips import ClipPool, ClipSource
 from samples.train.video.losses import kl_per_value, reconstruction_loss
 from samples.train.video.models import SHAPES, Shape
 from samples.train.video.sequence import NormSilu, SequenceVae, inflate_from_images, norm_silu
-from samples.train.video.training import Average, CapturedStep, Clock, MixedOptimizer, Schedule
+from samples.train.video.training import Average, CapturedStep, Clock, MixedOptimizer, Schedule, works
 
 HELD_OUT_SEED = 10**9
 
@@ -40,8 +40,8 @@ class Settings:
     replace_every: int = 400
     first_stage: float = 0.35
     evaluation: float = 0.06
-    frames_rate: float = 5e-3
-    clips_rate: float = 4e-3
+    frames_rate: float = 6e-3
+    clips_rate: float = 5e-3
     kl_weight: float = 2e-3
     evaluation_clips: int = 256
     uses_muon: bool = True
@@ -49,7 +49,7 @@ class Settings:
     log_every: int = 200
 
 
-def compiled_norm_silu() -> NormSilu:
+def compiled_norm_silu(device: torch.device) -> NormSilu:
     """`norm_silu` as one kernel each way, over [pixels, channels] so that few shapes are compiled."""
 
     def rows(x_MC: Tensor, gamma_C: Tensor) -> Tensor:
@@ -58,12 +58,25 @@ def compiled_norm_silu() -> NormSilu:
 
     fast = torch.compile(rows)
 
+    def mark(x_MC: Tensor, gamma_C: Tensor) -> None:
+        torch._dynamo.maybe_mark_dynamic(x_MC, 0)
+        torch._dynamo.mark_static(x_MC, 1)
+        torch._dynamo.mark_static(gamma_C, 0)
+
     def activation(x_NCHW: Tensor, gamma: Tensor) -> Tensor:
         x_NHWC = x_NCHW.permute(0, 2, 3, 1)
-        y = fast(x_NHWC.reshape(-1, x_NCHW.shape[1]), gamma.reshape(-1))
+        x_MC, gamma_C = x_NHWC.reshape(-1, x_NCHW.shape[1]), gamma.reshape(-1)
+        mark(x_MC, gamma_C)
+        y = fast(x_MC, gamma_C)
         return y.view(x_NHWC.shape).permute(0, 3, 1, 2)
 
-    return activation
+    def trial() -> None:
+        x = torch.randn(2, 16, 8, 8, device=device, dtype=torch.bfloat16, requires_grad=True)
+        x = x.contiguous(memory_format=torch.channels_last)
+        gamma = torch.ones(1, 16, 1, 1, device=device, dtype=torch.bfloat16, requires_grad=True)
+        activation(x, gamma).sum().backward()
+
+    return activation if works("compiling the normalisation", trial) else norm_silu
 
 
 class Trainer:
@@ -72,7 +85,7 @@ class Trainer:
     def __init__(self, vae: AutoencoderKLWan, pool: ClipPool, settings: Settings, device: torch.device) -> None:
         self.vae, self.pool, self.settings, self.device = vae, pool, settings, device
         uses_compiled = settings.compiles and device.type == "cuda"
-        self.sequence = SequenceVae(vae, compiled_norm_silu() if uses_compiled else norm_silu)
+        self.sequence = SequenceVae(vae, compiled_norm_silu(device) if uses_compiled else norm_silu)
         self.named = dict(self.sequence.named_parameters())
         self.average = Average(list(self.named.values()), 0.998)
 
@@ -213,6 +226,7 @@ def train(
     schedule = Schedule(rest, settings.clips_rate, warmup_steps=60, decay_share=0.7)
     trainer.stage("clips", lambda: pool.draw_clips(settings.clips_batch), schedule, clock)
 
+    torch.backends.cudnn.benchmark = False  # the evaluation's shapes come once each
     final = trainer.averaged(shape)
     source = ClipSource(HELD_OUT_SEED, device)
     unseen = source.render(source.scenes(settings.evaluation_clips))
