@@ -1,0 +1,125 @@
+"""Loads a language model from a folder or a config: our own decoder if it can run it, else the generic path.
+
+Weights are read from safetensors and converted to one dtype. The hub has made sure that the files are whole.
+"""
+
+import importlib
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import transformers
+from safetensors import SafetensorError
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
+
+from ..core.errors import CorruptWeights, UnsupportedModel
+from ..core.hub import check_weights
+from ..core.hub.source import inspect
+from ..kernels.registry import Target
+from .models import MODELS
+from .models.base import LanguageModel
+from .models.decoder import Decoder, DecoderConfig, DecoderKernels
+from .models.tensors import DummyTensors, FileTensors, Tensors
+from .models.transformers_decoder import ATTENTION, TransformersDecoder, register
+
+log = logging.getLogger(__name__)
+
+LoadFormat = Literal["auto", "dummy"]
+
+
+def load_model(
+    source: Path | Any,
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
+    load_format: LoadFormat = "auto",
+    backends: Mapping[str, str] | None = None,
+    has_head: bool = True,
+) -> LanguageModel:
+    """The model of a folder; of a config of transformers (with random weights) if that is given instead.
+
+    Args:
+        load_format: "dummy" makes random weights and reads none.
+        backends: choices by operation name that override "auto"; `{"model": "transformers"}` forces the generic path.
+        has_head: False loads what encoding needs only.
+
+    Raises:
+        CorruptWeights: weights are missing, broken or not what the config says.
+        UnsupportedModel: nothing here runs it; the message says what is supported.
+    """
+    config = _read_config(source) if isinstance(source, Path) else source
+    folder = source if isinstance(source, Path) and load_format == "auto" else None
+    choices = backends or {}
+    reason = "asked for" if choices.get("model") == "transformers" else _why_not_own(config)
+    log.info("model: %s -> %s", config.model_type, f"transformers ({reason})" if reason else "own decoder")
+    if reason is None:
+        decoder = _own_config(config)(config)
+        weights = _open_weights(folder, dtype, device)
+        kernels = DecoderKernels.resolve(Target.of(device, dtype), choices)
+        return Decoder(decoder, weights, kernels, dtype=dtype, has_head=has_head)
+    return _load_generic(config, folder, dtype, device, has_head)
+
+
+def _read_config(folder: Path) -> Any:
+    try:
+        return AutoConfig.from_pretrained(folder, local_files_only=True)
+    except (ValueError, KeyError) as error:
+        raise UnsupportedModel(f"{folder}: {_first_line(error)} {supported()}") from error
+
+
+def supported() -> str:
+    """What can be run, for error messages."""
+    return (
+        f"Supported: {', '.join(MODELS)}, and every other causal decoder of transformers {transformers.__version__} "
+        "whose layers all attend through its AttentionInterface."
+    )
+
+
+def _own_config(config: Any) -> Callable[[Any], DecoderConfig]:
+    module, _, function = MODELS[config.model_type].partition(":")
+    build: Callable[[Any], DecoderConfig] = getattr(importlib.import_module(module), function)
+    return build
+
+
+def _why_not_own(config: Any) -> str | None:
+    if config.model_type not in MODELS:
+        return f"no own decoder for '{config.model_type}'"
+    if getattr(config, "quantization_config", None):
+        return "quantised weights"
+    reason: str | None = importlib.import_module(MODELS[config.model_type].partition(":")[0]).why_not(config)
+    return reason
+
+
+def _open_weights(folder: Path | None, dtype: torch.dtype, device: torch.device) -> Tensors:
+    if folder is None:
+        return DummyTensors(dtype=dtype, device=device)
+    files = check_weights(inspect(folder, folder.name, "folder")).files
+    return FileTensors(files, dtype=dtype, device=device)
+
+
+def _load_generic(
+    config: Any, folder: Path | None, dtype: torch.dtype, device: torch.device, has_head: bool
+) -> LanguageModel:
+    register()
+    auto = AutoModelForCausalLM if has_head else AutoModel
+    options: dict[str, Any] = {"dtype": dtype, "attn_implementation": ATTENTION}
+    try:
+        if folder is None:
+            model = auto.from_config(config, **options)
+        else:
+            check_weights(inspect(folder, folder.name, "folder"))
+            model, found = auto.from_pretrained(folder, local_files_only=True, output_loading_info=True, **options)
+            if found["missing_keys"]:
+                names = sorted(found["missing_keys"])
+                raise CorruptWeights(f"{folder}: {len(names)} tensors are in no weight file, {names[0]} the first.")
+    except (SafetensorError, RuntimeError) as error:
+        raise CorruptWeights(f"{folder} cannot be loaded: {_first_line(error)}") from error
+    except ValueError as error:
+        raise UnsupportedModel(f"'{config.model_type}': {_first_line(error)} {supported()}") from error
+    return TransformersDecoder(model.to(device), has_head=has_head)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
