@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -76,9 +76,10 @@ def files() -> list[Path]:
     return sorted(found)
 
 
-def sources() -> list[Source]:
-    """All Python files of ours."""
-    return [Source(path) for path in files() if path.suffix == ".py"]
+@cache
+def sources() -> tuple[Source, ...]:
+    """All Python files of ours, each parsed once."""
+    return tuple(Source(path) for path in files() if path.suffix == ".py")
 
 
 def third_party(module: str) -> str | None:
