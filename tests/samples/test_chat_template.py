@@ -62,7 +62,9 @@ ANSWERS = {
 
 def generated(answer: dict[str, Any]) -> str:
     """What the model wrote for this message, given the format it is trained in."""
-    calls = [f'<tool_call>\n{{"name": "f", "arguments": {ARGUMENTS}}}\n</tool_call>' for _ in answer.get("tool_calls", [])]
+    calls = [
+        f'<tool_call>\n{{"name": "f", "arguments": {ARGUMENTS}}}\n</tool_call>' for _ in answer.get("tool_calls", [])
+    ]
     text = "\n".join([answer["content"], *calls] if answer["content"] else calls)
     return (f"{answer['reasoning_content']}\n</think>\n\n" if "reasoning_content" in answer else "") + text
 
@@ -97,7 +99,9 @@ def test_text_parts_and_call_arguments_as_objects_render(tokenizer: PreTrainedTo
     parts = [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]
     assert "user\nab<|im_end|>" in rendered(tokenizer, parts)
     call = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {"x": "é"}}}]}
-    assert json.dumps({"name": "f", "arguments": {"x": "é"}}, ensure_ascii=False) in rendered(tokenizer, [parts[0], call])
+    assert json.dumps({"name": "f", "arguments": {"x": "é"}}, ensure_ascii=False) in rendered(
+        tokenizer, [parts[0], call]
+    )
 
 
 def test_every_word_of_the_scenes_is_at_most_two_tokens() -> None:

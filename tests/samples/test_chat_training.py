@@ -1,6 +1,7 @@
 """The training code of the chat model: equal to transformers' Qwen3, documents apart, answers judged strictly."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -21,7 +22,9 @@ from samples.train.chat.tokenizer import load
 from samples.train.chat.train import schedule, to_device
 from samples.train.chat.world import World
 
-SMALL = Config(hidden_size=48, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, head_dim=32, intermediate_size=64)
+SMALL = Config(
+    hidden_size=48, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, head_dim=32, intermediate_size=64
+)
 
 
 def small_model() -> ChatModel:
@@ -71,7 +74,7 @@ def test_a_packed_document_gives_the_hidden_states_it_gives_alone() -> None:
 def test_the_block_mask_covers_exactly_the_pairs_inside_documents() -> None:
     cuts = [0, 1, 100, 128, 300, 301, 700, 768]
     row = torch.zeros(768, dtype=torch.int32)
-    for number, (low, high) in enumerate(zip(cuts, cuts[1:], strict=False)):
+    for number, (low, high) in enumerate(pairwise(cuts)):
         row[low:high] = number
     document = torch.stack([row, torch.zeros_like(row)])
     mask = block_mask(document)

@@ -13,7 +13,8 @@ from safetensors.torch import load, save, save_file
 from torch import Tensor
 
 from samples.train.chat.model import ChatModel, Config
-from samples.train.chat.tokenizer import FILE, TEMPLATE, load as load_tokenizer
+from samples.train.chat.tokenizer import FILE, TEMPLATE
+from samples.train.chat.tokenizer import load as load_tokenizer
 
 PART_BYTES = 15 * 2**20
 CONTEXT = 4096

@@ -3,7 +3,18 @@
 from collections.abc import Callable
 from functools import partial
 
-from samples.train.chat.abilities import knowledge, media, memory, numbers, reading, social, strings, structured, styles, tools
+from samples.train.chat.abilities import (
+    knowledge,
+    media,
+    memory,
+    numbers,
+    reading,
+    social,
+    strings,
+    structured,
+    styles,
+    tools,
+)
 from samples.train.chat.rendering import Conversation, Turn
 from samples.train.chat.world import Exchange, World, article
 
@@ -29,14 +40,30 @@ ABILITIES: dict[str, tuple[float, Ability]] = {
     "count_items": (2.2, numbers.count_items),
     "image_prompt": (4.5, media.image_prompt), "video_prompt": (3.5, media.video_prompt), "mood_prompt": (2, media.mood_prompt),
     "surprise": (1.6, media.surprise), "caption_qa": (3, media.caption_qa), "plain_words": (3, media.plain_words),
-    "draw": (3.5, media.draw_request), "caption_json": (2, media.caption_json),
+    "draw": (6, media.draw_request), "caption_json": (2, media.caption_json),
     "extract": (11, structured.extract), "make_json": (3, structured.make_json), "json_list": (2.6, structured.json_list),
     "reading": (5, reading.reading),
 }  # fmt: skip
 _FUNCTIONS = [ability for _, ability in ABILITIES.values()]
 _WEIGHTS = [weight for weight, _ in ABILITIES.values()]
 _FACTS = ("define", "define", "opposite", "to_emoji", "from_emoji", "capital", "colour_fact")
-_SMALL = ("greet", "how", "thanks", "opposite", "to_emoji", "from_emoji", "capital", "add", "next", "first", "upper", "spell", "colour_fact", "joke", "list")
+_SMALL = (
+    "greet",
+    "how",
+    "thanks",
+    "opposite",
+    "to_emoji",
+    "from_emoji",
+    "capital",
+    "add",
+    "next",
+    "first",
+    "upper",
+    "spell",
+    "colour_fact",
+    "joke",
+    "list",
+)
 
 
 def unit(world: World) -> Exchange:
@@ -120,11 +147,8 @@ def memory_talk(world: World, num_between: int, num_facts: int) -> tuple[list[Ex
 
 
 def memory_conversation(world: World) -> Conversation:
-    roll = world.rng.random()
-    if roll < 0.05:
-        between = world.number(20, 55)
-    else:
-        between = world.number(5, 16) if roll < 0.25 else world.number(0, 4)
+    low, high = world.rng.choices(((0, 4), (5, 16), (20, 55), (55, 95)), (0.75, 0.19, 0.035, 0.025))[0]
+    between = world.number(low, high)
     exchanges, facts = memory_talk(world, between, world.rng.choice((1, 1, 2, 2, 3, 4)))
     for fact in world.rng.sample(facts, world.number(1, len(facts))):
         exchanges.append(memory.recall(world, fact))
@@ -161,12 +185,18 @@ def persona_name(world: World, name: str, role: str) -> Exchange:
 
 
 def persona_role(world: World, role: str) -> Exchange:
-    return Exchange("persona", world.ask("ask_role"), f"I am {article(role)}.", f"My role is {role}.", ("contains", role))
+    return Exchange(
+        "persona", world.ask("ask_role"), f"I am {article(role)}.", f"My role is {role}.", ("contains", role)
+    )
 
 
 def styled(world: World, key: str) -> tuple[str, Exchange]:
     """A system text that fixes the style of answers, and an exchange in that style."""
-    names = ("capital", "opposite", "colour_fact", "upper") if key == "one_word_system" else ("capital", "opposite", "colour_fact", "add", "greet", "thanks", "first")
+    names = (
+        ("capital", "opposite", "colour_fact", "upper")
+        if key == "one_word_system"
+        else ("capital", "opposite", "colour_fact", "add", "greet", "thanks", "first")
+    )
     base = named_unit(world, tuple(name for name in names if name != "upper"))
     if key == "upper_system":
         return system_text(world, key), Exchange("upper_style", base.user, base.answer.upper(), base.think)
@@ -174,7 +204,9 @@ def styled(world: World, key: str) -> tuple[str, Exchange]:
         word = base.answer.rstrip(".").split(" is ")[-1].split()[-1].capitalize()
         return system_text(world, key), Exchange("one_word_style", base.user, word, base.think)
     name = world.rng.choice(("answer", "reply", "result", "text", "response", "output", world.pick("n")))
-    shown = world.rng.choice((f'{{"{name}": "..."}}', f'{{"{name}": "<{name}>"}}', f'{{"{name}": ""}}', f'{{"{name}": "string"}}'))
+    shown = world.rng.choice(
+        (f'{{"{name}": "..."}}', f'{{"{name}": "<{name}>"}}', f'{{"{name}": ""}}', f'{{"{name}": "string"}}')
+    )
     answer = f'{{"{name}": "{base.answer}"}}'
     return system_text(world, key, j=shown), Exchange("json_style", base.user, answer, base.think, ("json",))
 
@@ -211,7 +243,7 @@ def tool_conversation(world: World) -> Conversation:
         elif kind < 0.25:
             talk.turns += turns_of(missing_tool(world, offered), is_thinking)
         elif kind < 0.38 and len(offered) > 1:
-            talk.turns += _two_calls(world, *world.rng.sample(offered, 2), is_thinking)
+            talk.turns += _two_calls(world, world.rng.sample(offered, 2), is_thinking)
         else:
             talk.turns += _one_call(world, world.rng.choice(offered), is_thinking)
     return talk
@@ -221,7 +253,11 @@ def missing_tool(world: World, offered: list[tools.Tool]) -> Exchange:
     """A request that no offered tool serves."""
     while True:
         tool = tools.new_tool(world)
-        if tool.name not in [t.name for t in offered] and tool.shape not in [t.shape for t in offered if t.shape.startswith("family")] and "search" not in tool.name:
+        if (
+            tool.name not in [t.name for t in offered]
+            and tool.shape not in [t.shape for t in offered if t.shape.startswith("family")]
+            and "search" not in tool.name
+        ):
             break
     user = tools.request(world, tool).user
     return Exchange("tool_missing", user, "I have no tool for that.", "None of the tools fits.")
@@ -236,19 +272,25 @@ def _one_call(world: World, tool: tools.Tool, is_thinking: bool) -> list[Turn]:
     return turns
 
 
-def _two_calls(world: World, tool: tools.Tool, other: tools.Tool, is_thinking: bool) -> list[Turn]:
-    calls, exchange = tools.two_calls(world, tool, other)
+def _two_calls(world: World, pair: list[tools.Tool], is_thinking: bool) -> list[Turn]:
+    calls, exchange = tools.two_calls(world, *pair)
     turns = turns_of(exchange, is_thinking)
     if world.chance(0.5):
         results = [tools.result(world, call) for call in calls]
         turns += [Turn("tool", text) for text, _, _ in results]
-        turns.append(Turn("assistant", " ".join(answer for _, answer, _ in results), "I tell both results." if is_thinking else None))
+        turns.append(
+            Turn(
+                "assistant",
+                " ".join(answer for _, answer, _ in results),
+                "I tell both results." if is_thinking else None,
+            )
+        )
     return turns
 
 
 KINDS: tuple[tuple[float, Callable[[World], Conversation]], ...] = (
-    (38, short_talk), (11, long_talk), (4, quiz), (4, scene_conversation), (12, memory_conversation),
-    (3.5, persona_conversation), (3.5, styled_conversation), (24, tool_conversation),
+    (46, short_talk), (11, long_talk), (4, quiz), (4, scene_conversation), (12, memory_conversation),
+    (3.5, persona_conversation), (3.5, styled_conversation), (23, tool_conversation),
 )  # fmt: skip
 
 

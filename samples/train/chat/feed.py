@@ -89,7 +89,9 @@ def generate(seed: int, row_len: int, rows_at_once: int, out: "Queue[Rows]") -> 
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     tokenizer = load()
     world = World(Random(seed), WORDINGS)
-    packer = Packer(row_len, tokenizer.token_to_id("<|endoftext|>"))
+    pad_id = tokenizer.token_to_id("<|endoftext|>")
+    assert pad_id is not None
+    packer = Packer(row_len, pad_id)
     while True:
         while len(packer.full) < rows_at_once:
             for ids, loss in encode(tokenizer, [pieces(conversation(world)) for _ in range(64)]):

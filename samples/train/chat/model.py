@@ -47,7 +47,7 @@ def block_mask(document_BT: Tensor) -> BlockMask:
 
     Document numbers grow along a row, so that start is found by binary search. T must be a multiple of 128.
     """
-    B, T = document_BT.shape
+    T = document_BT.shape[1]
     num_blocks = T // BLOCK
 
     def inside(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
@@ -117,7 +117,8 @@ class Layer(nn.Module):
 
     def forward(self, x_BTD: Tensor, cos: Tensor, sin: Tensor, mask: BlockMask | Tensor) -> Tensor:
         x_BTD = x_BTD + self.self_attn(rms_norm(x_BTD, self.input_layernorm, self.eps), cos, sin, mask)
-        return x_BTD + self.mlp(rms_norm(x_BTD, self.post_attention_layernorm, self.eps))
+        out: Tensor = x_BTD + self.mlp(rms_norm(x_BTD, self.post_attention_layernorm, self.eps))
+        return out
 
 
 class ChatModel(nn.Module):
@@ -160,7 +161,9 @@ class ChatModel(nn.Module):
             x_BTD = layer(x_BTD, cos, sin, mask)
         return rms_norm(x_BTD, self.norm, c.rms_norm_eps)
 
-    def forward(self, ids_BT: Tensor, document_BT: Tensor, chosen_N: Tensor, targets_N: Tensor, weights_N: Tensor) -> Tensor:
+    def forward(
+        self, ids_BT: Tensor, document_BT: Tensor, chosen_N: Tensor, targets_N: Tensor, weights_N: Tensor
+    ) -> Tensor:
         """Mean loss of predicting `targets` at the flat positions `chosen`; weight 0 marks fillers."""
         x = self.hidden(ids_BT, document_BT).flatten(0, 1)[chosen_N]
         logits = F.linear(x, self.embed_tokens.weight.to(x.dtype)).float()

@@ -5,6 +5,7 @@ one shape are stacked, so a step is a few batched products.
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +16,7 @@ _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 def orthogonalise(matrices: Tensor) -> Tensor:
     """Newton-Schulz iteration on a stack [n, rows, columns]."""
     a, b, c = _COEFFICIENTS
-    x = matrices.to(torch.bfloat16 if matrices.is_cuda else torch.float32)
+    x: Tensor = matrices.to(torch.bfloat16 if matrices.is_cuda else torch.float32)
     is_tall = x.shape[-2] > x.shape[-1]
     if is_tall:
         x = x.mT
@@ -29,7 +30,7 @@ def orthogonalise(matrices: Tensor) -> Tensor:
 class Muon:
     """Momentum 0.95 with Nesterov; the step of a matrix is lr x sqrt(max(1, rows / columns))."""
 
-    def __init__(self, parameters: list[Tensor], momentum: float = 0.95, decay: float = 0.02) -> None:
+    def __init__(self, parameters: Sequence[Tensor], momentum: float = 0.95, decay: float = 0.02) -> None:
         self.momentum, self.decay = momentum, decay
         self.groups: dict[tuple[int, ...], list[Tensor]] = defaultdict(list)
         for parameter in parameters:
@@ -69,9 +70,7 @@ class Optimisers:
         self.muon_lr, self.adam_lr = muon_lr, adam_lr
         self.muon = Muon(matrices)
         is_cuda = others[0].is_cuda
-        self.adam = torch.optim.AdamW(
-            others, lr=adam_lr, betas=(0.9, 0.95), eps=1e-10, weight_decay=0.0, fused=is_cuda
-        )
+        self.adam = torch.optim.AdamW(others, lr=adam_lr, betas=(0.9, 0.95), eps=1e-10, weight_decay=0.0, fused=is_cuda)
 
     def step(self, scale: float) -> None:
         self.adam.param_groups[0]["lr"] = self.adam_lr * scale

@@ -78,7 +78,12 @@ def prepare_wordnet(folder: Path) -> None:
     definitions: dict[str, str] = {}
     words: dict[str, str] = {}
     for (lemma, pos), _ in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        if not re.fullmatch(r"[a-z]{3,11}", lemma) or lemma in words or UNFIT.search(lemma) or (lemma, pos) not in senses:
+        if (
+            not re.fullmatch(r"[a-z]{3,11}", lemma)
+            or lemma in words
+            or UNFIT.search(lemma)
+            or (lemma, pos) not in senses
+        ):
             continue
         lemmas, gloss, _ = synsets[(pos, senses[(lemma, pos)])]
         if lemma not in lemmas:  # the indexes are lower-cased: this drops proper names

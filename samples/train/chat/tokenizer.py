@@ -20,7 +20,9 @@ from samples.train.scenes.vocabulary import MOTIONS, THINGS, TINTS, caption, sam
 VOCABULARY = 6144
 FILE = Path(__file__).with_name("tokenizer.json")
 TEMPLATE = Path(__file__).with_name("chat_template.jinja")
-_SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 
 
 def corpus(num_conversations: int) -> Iterator[str]:

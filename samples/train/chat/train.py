@@ -20,16 +20,18 @@ import torch
 from torch import Tensor
 
 from samples.train.chat.checkpoint import load_parts, resume, save_parts, write_folder
-from samples.train.chat.evaluation.run import evaluate_folder, print_table
+from samples.train.chat.evaluation.run import Report, evaluate_folder, print_table
 from samples.train.chat.feed import Feed, Rows
 from samples.train.chat.model import ChatModel, Config
 from samples.train.chat.optimiser import Optimisers
 
 WARM_UP_STEPS = 100
 CONSTANT_UNTIL = 0.45
-LOSS_CAPACITY = 0.5
+LOSS_CAPACITY = 0.36
 Loss = Callable[..., Tensor]
-TINY = Config(hidden_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, head_dim=32, intermediate_size=96)
+TINY = Config(
+    hidden_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, head_dim=32, intermediate_size=96
+)
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,9 @@ def schedule(step: int, progress: float) -> float:
     return min(1.0, (step + 1) / WARM_UP_STEPS, decay)
 
 
-def run_steps(options: Options, model: ChatModel, feed: Feed, device: torch.device, until: float) -> list[dict[str, float]]:
+def run_steps(
+    options: Options, model: ChatModel, feed: Feed, device: torch.device, until: float
+) -> list[dict[str, float]]:
     """Train until the clock says `until`; the curve of (step, seconds, loss)."""
     rng = np.random.default_rng(options.seed)
     began = time.monotonic()
@@ -115,7 +119,7 @@ def run_steps(options: Options, model: ChatModel, feed: Feed, device: torch.devi
     while time.monotonic() < until and (not options.steps or step < options.steps):
         progress = (time.monotonic() - start) / (until - start)
         loss = loss_of(*batch)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimisers.step(schedule(step, step / options.steps if options.steps else progress))
         recent.append(loss.detach())
         step += 1
@@ -153,7 +157,15 @@ def train(options: Options) -> None:
         feed.close()
     save_parts(model, options.out, torch.bfloat16)
     trained_s = time.monotonic() - began
-    report = {"seconds": round(trained_s, 1), "seed": options.seed, "rows": options.rows, "row_len": options.row_len, "resumed": bool(options.resume), "device": torch.cuda.get_device_name() if is_cuda else "cpu", "curve": curve}
+    report: Report = {
+        "seconds": round(trained_s, 1),
+        "seed": options.seed,
+        "rows": options.rows,
+        "row_len": options.row_len,
+        "resumed": bool(options.resume),
+        "device": torch.cuda.get_device_name() if is_cuda else "cpu",
+        "curve": curve,
+    }
     path = options.out / "report.json"
     path.write_text(json.dumps(report) + "\n", encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:

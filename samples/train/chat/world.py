@@ -34,20 +34,28 @@ COUNTRIES = (
     "Belgium:Brussels|Estonia:Tallinn|Latvia:Riga|Lithuania:Vilnius|Indonesia:Jakarta|Ghana:Accra|Senegal:Dakar|"
     "Colombia:Bogota|Ecuador:Quito|Argentina:Buenos Aires"
 ).split("|")
-COLOURS = "red|blue|green|yellow|orange|purple|pink|brown|black|white|gray|silver|golden|violet|beige|crimson".split("|")
+COLOURS = "red|blue|green|yellow|orange|purple|pink|brown|black|white|gray|silver|golden|violet|beige|crimson".split(
+    "|"
+)
 JOBS = (
     "baker|teacher|doctor|nurse|pilot|farmer|painter|writer|plumber|lawyer|chef|driver|singer|dancer|engineer|carpenter|"
     "gardener|librarian|photographer|mechanic|dentist|architect|waiter|barber|tailor|sailor|judge|actor|florist|vet|"
     "scientist|programmer|designer|translator|journalist|musician|butcher|fisherman|firefighter|cashier"
 ).split("|")
-LANGUAGES = "French|German|Spanish|Italian|Dutch|Polish|Greek|Swedish|Danish|Finnish|Turkish|Arabic|Hindi|Japanese|Korean|Chinese|Russian|Czech|Latin|Welsh".split("|")
+LANGUAGES = "French|German|Spanish|Italian|Dutch|Polish|Greek|Swedish|Danish|Finnish|Turkish|Arabic|Hindi|Japanese|Korean|Chinese|Russian|Czech|Latin|Welsh".split(
+    "|"
+)
 PRODUCTS = (
     "lamp|chair|table|laptop|phone|bicycle|backpack|jacket|kettle|blender|keyboard|monitor|camera|printer|sofa|mirror|"
     "carpet|clock|tent|guitar|drone|router|helmet|toaster|vase|desk|mug|scarf|wallet|watch|pen|notebook|candle|ladder|"
     "hammer|drill|speaker|tablet|charger|pillow|blanket|basket|kite|umbrella|suitcase|violin|scooter|fridge"
 ).split("|")
-FOODS = "bread|rice|soup|pasta|salad|cheese|honey|butter|milk|tea|coffee|juice|sugar|flour|pepper|garlic|yogurt|chocolate|pancakes|noodles|curry|tacos|sushi|waffles|porridge|lentils|olives|salmon|tuna|shrimp|bacon|ham|sausages|dumplings|lasagna|pizza|burgers|muffins|pretzels|popcorn|cereal|oatmeal|jam|mustard|ketchup|beans|corn|peas|cabbage|spinach|broccoli|peanuts|almonds|raisins|figs|dates|ravioli|risotto|goulash|stew|kebab|falafel|hummus|omelettes".split("|")
-THINGS_COUNTED = "apples|pears|books|coins|stamps|marbles|cards|eggs|pencils|cookies|flowers|shells|stickers|tickets|balloons|oranges|keys|cups|plates|buttons|toys|candles|lemons|stones|boxes|bottles|chairs|photos|songs|cakes".split("|")
+FOODS = "bread|rice|soup|pasta|salad|cheese|honey|butter|milk|tea|coffee|juice|sugar|flour|pepper|garlic|yogurt|chocolate|pancakes|noodles|curry|tacos|sushi|waffles|porridge|lentils|olives|salmon|tuna|shrimp|bacon|ham|sausages|dumplings|lasagna|pizza|burgers|muffins|pretzels|popcorn|cereal|oatmeal|jam|mustard|ketchup|beans|corn|peas|cabbage|spinach|broccoli|peanuts|almonds|raisins|figs|dates|ravioli|risotto|goulash|stew|kebab|falafel|hummus|omelettes".split(
+    "|"
+)
+THINGS_COUNTED = "apples|pears|books|coins|stamps|marbles|cards|eggs|pencils|cookies|flowers|shells|stickers|tickets|balloons|oranges|keys|cups|plates|buttons|toys|candles|lemons|stones|boxes|bottles|chairs|photos|songs|cakes".split(
+    "|"
+)
 DAYS = "Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday".split("|")
 MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December".split("|")
 CATEGORIES = {

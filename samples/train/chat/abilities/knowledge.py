@@ -5,10 +5,12 @@ from samples.train.chat.world import CATEGORIES, COUNTRIES, Exchange, World, art
 
 WORDINGS: dict[str, tuple[str, ...]] = {
     "define": (
-        DO + "(define|explain|describe) (|the word |the meaning of |the meaning of the word |the term |for me ){q}(|.)(| in (one sentence|a few words|short|simple words).| briefly.)",
+        DO
+        + "(define|explain|describe) (|the word |the meaning of |the meaning of the word |the term |for me ){q}(|.)(| in (one sentence|a few words|short|simple words).| briefly.)",
         "(what does|what would|what might) (|the word |the term ){q} mean(| in English| exactly)?",
         "(what's|what is) (meant by|the (meaning|definition|sense) of) (|the word |the term ){q}?",
-        WANT + " (a|the|one|a short|the short|a simple|a quick) (definition|explanation|meaning) (of|for) (|the word |the term ){q}(|.)",
+        WANT
+        + " (a|the|one|a short|the short|a simple|a quick) (definition|explanation|meaning) (of|for) (|the word |the term ){q}(|.)",
         KNOW + " what (|the word |the term ){q} means(|.|?)",
         "(definition|meaning|define|explanation|sense)(| of| wanted)(: | - | )(|the word ){q}(|?|.)",
         "{q}(: | - |, |? |... )(what does it mean|what does that mean|what is that|definition|define it|meaning|explain|in other words|what's the meaning)(|?|.)",
@@ -33,7 +35,8 @@ WORDINGS: dict[str, tuple[str, ...]] = {
         "(if it|if something|if someone|when something) is not {q}, (what is it|it is what|then what)(|?)",
         "{q}(: | - |, |? )(opposite|antonym|what is the opposite|the opposite|and the opposite|its opposite)(|?|.)",
         "(which|what) word (has|carries) the opposite (meaning|sense) (of|to) {q}?",
-        DO + "(name|find|think of|write|give) (a|the|one) word that (means the opposite of|is the opposite of|is opposite to) {q}(|.)",
+        DO
+        + "(name|find|think of|write|give) (a|the|one) word that (means the opposite of|is the opposite of|is opposite to) {q}(|.)",
         KNOW + " the (opposite|antonym) of {q}(|.|?)",
         "(the opposite of|not) {q} (is|means)(|...|:|?)",
     ),
@@ -68,7 +71,8 @@ WORDINGS: dict[str, tuple[str, ...]] = {
         DO + "(name|give|state) the capital of {x}(|.)",
     ),
     "list": (
-        DO + "(name|list|give me|write|write down|think of|tell me|enumerate|say|mention|suggest) {n} (different |)(|kinds of |types of |examples of |random ){c}(|.)",
+        DO
+        + "(name|list|give me|write|write down|think of|tell me|enumerate|say|mention|suggest) {n} (different |)(|kinds of |types of |examples of |random ){c}(|.)",
         WANT + " {n} (different |)(|examples of |kinds of ){c}(|.|?)",
         "(a list of|list of|list|list:) {n} {c}(|.)",
         "(what are|which are|do you know|know) {n} (different |)(|examples of ){c}?",

@@ -5,8 +5,21 @@ The captions come from samples.train.scenes, so that what the chat model writes 
 
 from samples.train.chat.abilities.phrases import DO, WANT
 from samples.train.chat.world import Exchange, World
-from samples.train.scenes.vocabulary import SCENERY, SOLIDS, THINGS, TINTS, VIDEO_IDS, Background, Scene, article
-from samples.train.scenes.vocabulary import caption, named_background, noun_phrase, sample_clip, sample_scene
+from samples.train.scenes.vocabulary import (
+    SCENERY,
+    SOLIDS,
+    THINGS,
+    TINTS,
+    VIDEO_IDS,
+    Background,
+    Scene,
+    article,
+    caption,
+    named_background,
+    noun_phrase,
+    sample_clip,
+    sample_scene,
+)
 
 MOTION_WORDS = {
     "right": "moving to the right", "left": "moving to the left", "up": "moving up", "down": "moving down",
@@ -51,7 +64,10 @@ _PROMPT = "(image prompt|picture prompt|prompt for an image|prompt for a picture
 _VIDEO = "(video prompt|clip prompt|prompt for a video|prompt for a clip|prompt for the video model|video description|animation prompt|prompt for an animation|video model prompt)"
 WORDINGS: dict[str, tuple[str, ...]] = {
     "image_prompt": (
-        DO + "(write|make|give me|suggest|create|come up with|think of) (a|an|one|a good|a short|a one-line) " + _PROMPT + " (for|of|about|with|showing|that shows) {d}(|.)",
+        DO
+        + "(write|make|give me|suggest|create|come up with|think of) (a|an|one|a good|a short|a one-line) "
+        + _PROMPT
+        + " (for|of|about|with|showing|that shows) {d}(|.)",
         WANT + " (a|an|one|a good) " + _PROMPT + " (for|of|about|with|showing) {d}(|.|?)",
         "(image prompt|prompt|picture prompt|a prompt)(: | for: | - ){d}",
         "{d}(: |, | - )(image prompt|write a prompt|write the image prompt|make it an image prompt|as an image prompt|turn it into an image prompt)(|.|?)",
@@ -62,7 +78,10 @@ WORDINGS: dict[str, tuple[str, ...]] = {
         "(imagine|picture) {d}(. |: |, )(write|give me|what is) (the|a) " + _PROMPT + "(|.|?)",
     ),
     "video_prompt": (
-        DO + "(write|make|give me|suggest|create|come up with|think of) (a|one|a good|a short|a one-line) " + _VIDEO + " (for|of|about|with|showing|in which|where) {d}(|.)",
+        DO
+        + "(write|make|give me|suggest|create|come up with|think of) (a|one|a good|a short|a one-line) "
+        + _VIDEO
+        + " (for|of|about|with|showing|in which|where) {d}(|.)",
         WANT + " (a|one|a good) " + _VIDEO + " (for|of|about|with|in which|where) {d}(|.|?)",
         "(video prompt|clip prompt|prompt for a video|animation)(: | for: | - ){d}",
         "{d}(: |, | - )(video prompt|write a video prompt|as a video prompt|make it a video prompt|turn it into a video prompt)(|.|?)",
@@ -73,30 +92,39 @@ WORDINGS: dict[str, tuple[str, ...]] = {
         "(imagine|film) {d}(. |: |, )(write|give me|what is) (the|a) " + _VIDEO + "(|.|?)",
     ),
     "mood_prompt": (
-        DO + "(write|make|give me|suggest|create|come up with|think of|invent) (an image prompt|a picture prompt|a prompt) (for|of|with) {m} (picture|scene|mood|image|drawing|feeling)(|.)",
-        WANT + " (an image prompt|a picture prompt|a prompt) (for|of|with) {m} (picture|scene|mood|image|feeling)(|.|?)",
+        DO
+        + "(write|make|give me|suggest|create|come up with|think of|invent) (an image prompt|a picture prompt|a prompt) (for|of|with) {m} (picture|scene|mood|image|drawing|feeling)(|.)",
+        WANT
+        + " (an image prompt|a picture prompt|a prompt) (for|of|with) {m} (picture|scene|mood|image|feeling)(|.|?)",
         "(what|which) (could|should|can) (I|the model|we) draw for {m} (picture|scene|mood|image|card)?",
         "(suggest|I want|I need|I'd like|give me|propose|invent|surprise me with) {m} (picture|scene|image|drawing)(. |: |, )(what's the prompt|write a prompt|prompt please|write the image prompt|what should I type)(|?|.)",
         "{m} (picture|scene|mood|image)(: |, )(image prompt|prompt|a prompt|write a prompt)(|?|.)",
         "(I feel like|I am in the mood for|make me) {m} (picture|image|scene)(. |, )(what is a good prompt|write an image prompt|write a prompt)(|?|.)",
     ),
     "surprise": (
-        DO + "(write|invent|make up|give me|suggest|come up with|think of) (a|any|some|one|a random|a new|another|a fun|a nice|a simple|a cool) (image prompt|picture prompt|image prompt idea|idea for an image prompt|idea for a picture)(|.)",
+        DO
+        + "(write|invent|make up|give me|suggest|come up with|think of) (a|any|some|one|a random|a new|another|a fun|a nice|a simple|a cool) (image prompt|picture prompt|image prompt idea|idea for an image prompt|idea for a picture)(|.)",
         "(surprise me|surprise me with|show me|I want|I need|I'd like) (a|some|any|a random|a fun|an) (image prompt|picture prompt|image idea|picture idea)(|.|!|?)",
         "(what|which) (picture|image) (should|could|can) (I|we) (draw|make|generate|create)(| today| next)?",
         "(I have no idea what|I don't know what|tell me what|what) to (draw|generate|paint|make a picture of)(| today)(|.|?)",
         "(give|hand) me (inspiration|an idea) for (a picture|an image|a drawing)(|.|!)",
     ),
     "idea": (
-        DO + "(write|give me|tell me|invent|make up|think of|come up with|suggest) (a|one|a short|a little|a small|a tiny|a nice) (scene|scene idea|story|story idea|idea for a scene|tale|picture story) (about|with|of|for|starring|around) {d}(|.)",
-        WANT + " (a|one|a short|a little|a small) (scene|scene idea|story|tale|idea for a scene) (about|with|of|for|starring) {d}(|.|?)",
+        DO
+        + "(write|give me|tell me|invent|make up|think of|come up with|suggest) (a|one|a short|a little|a small|a tiny|a nice) (scene|scene idea|story|story idea|idea for a scene|tale|picture story) (about|with|of|for|starring|around) {d}(|.)",
+        WANT
+        + " (a|one|a short|a little|a small) (scene|scene idea|story|tale|idea for a scene) (about|with|of|for|starring) {d}(|.|?)",
         "(story|scene|scene idea|short story|a story|tale)(: | about | with | - ){d}(|.)",
         "{d}(: |, )(tell me a story|a short story|write a scene|invent a scene|a little scene|write a story about it)(|.)",
         "(what|which) (could|might) happen (to|with) {d}?",
         "(make|create|describe) (a|one|a short) (scene|story) (about|with|for) {d}(|.)",
     ),
     "then_image": (
-        "(now |great, now |nice. now |good. |and |ok, |)" + DO + "(write|give me|make|create) (the|a|an|one) " + _PROMPT + " (for it|for that|for this|for the scene|for this story|of that|of the scene|from that)(|.)",
+        "(now |great, now |nice. now |good. |and |ok, |)"
+        + DO
+        + "(write|give me|make|create) (the|a|an|one) "
+        + _PROMPT
+        + " (for it|for that|for this|for the scene|for this story|of that|of the scene|from that)(|.)",
         "(and|now|then|next)(, | )(an image prompt|the image prompt|the picture prompt|a prompt for the image|as an image prompt|a prompt for a picture)(|, please|.|?)",
         "(turn|make|convert) (it|that|this|the story|the scene) into an image prompt(|.)",
         "(how|what) (do|should|would) I (prompt|type|write) (to draw it|for a picture of it|to see it as a picture)?",
@@ -104,7 +132,11 @@ WORDINGS: dict[str, tuple[str, ...]] = {
         "(what|which) (is|would be) (a|the|a good) image prompt (for|of) (it|that|this|the scene)?",
     ),
     "then_video": (
-        "(now |great, now |nice. now |good. |and |ok, |)" + DO + "(write|give me|make|create) (the|a|one) " + _VIDEO + " (for it|for that|for this|for the scene|for this story|of that|of the scene|from that)(|.)",
+        "(now |great, now |nice. now |good. |and |ok, |)"
+        + DO
+        + "(write|give me|make|create) (the|a|one) "
+        + _VIDEO
+        + " (for it|for that|for this|for the scene|for this story|of that|of the scene|from that)(|.)",
         "(and|now|then|next)(, | )(a video prompt|the video prompt|a prompt for the video|as a video prompt|a clip prompt|a prompt for a clip)(|, please|.|?)",
         "(turn|make|convert) (it|that|this|the story|the scene) into a video prompt(|.)",
         "(I want|I'd like) (to see it move|a video of it|an animation of that|to animate it|a clip of it)(. |: |, )(what is the prompt|write the prompt|prompt|write the video prompt)(|?|.)",
@@ -133,13 +165,15 @@ WORDINGS: dict[str, tuple[str, ...]] = {
         "(background)(: | of: | of ){q}(|?)",
     ),
     "canonical": (
-        DO + "(rewrite|rephrase|simplify|clean up|shorten|normalise|restate|put in order) (this prompt|the prompt|this image prompt|this caption|this)(: | - |:\n){q}",
+        DO
+        + "(rewrite|rephrase|simplify|clean up|shorten|normalise|restate|put in order) (this prompt|the prompt|this image prompt|this caption|this)(: | - |:\n){q}",
         "(simpler|in plain words|simple form|clean prompt|plain prompt|a cleaner prompt)(: | - ){q}",
         "{q}(: | - |. )(rewrite it|simplify the prompt|say it more simply|in plain words|clean it up|the plain prompt)(|.|?)",
         "(what exactly|what) does (the prompt|this prompt|this) (ask for|describe|show|say)(: | - |\n){q}",
     ),
     "caption_json": (
-        DO + "(parse|convert|turn|put|analyse|describe|represent|translate) (this prompt|the prompt|this caption|this scene|) {q} (to|into|as|in) JSON(|.)",
+        DO
+        + "(parse|convert|turn|put|analyse|describe|represent|translate) (this prompt|the prompt|this caption|this scene|) {q} (to|into|as|in) JSON(|.)",
         "(as JSON|JSON|prompt to JSON|scene as JSON|JSON for|JSON of)(: | - | this prompt: ){q}",
         "{q}(: | - |. )(as JSON|in JSON|give me JSON|convert it to JSON|JSON please)(|.|?)",
         DO + "(give me|write|make|show) (the|a) JSON (for|of) (|the prompt |the scene ){q}(|.)",
@@ -233,7 +267,9 @@ def mood_prompt(world: World) -> Exchange:
     where = f"on {article(place[6:])} background" if place.startswith("solid:") else SCENERY_WORDS[place]
     think = f"{mood.split(' ', 1)[1].capitalize()} makes me think of {article(name)} {where}."
     answers = tuple(f"{article(n)} {where}" for n in names.split("|") if n in _NAMES)
-    return Exchange("mood_prompt", world.ask("mood_prompt", m=mood), f"{article(name)} {where}", think, ("any", *answers))
+    return Exchange(
+        "mood_prompt", world.ask("mood_prompt", m=mood), f"{article(name)} {where}", think, ("any", *answers)
+    )
 
 
 def surprise(world: World) -> Exchange:
@@ -262,9 +298,13 @@ def scene_talk(world: World) -> list[Exchange]:
     image = f"{article(noun)} {place}"
     video = f"{article(noun)} {motion} {place}"
     talk = [
-        Exchange("idea", world.ask("idea", d=article(noun)), story, f"The hero is {article(noun)}.", ("contains", name)),
+        Exchange(
+            "idea", world.ask("idea", d=article(noun)), story, f"The hero is {article(noun)}.", ("contains", name)
+        ),
         Exchange("then_image", world.ask("then_image"), image, f"The scene shows {article(noun)} {place}."),
-        Exchange("then_video", world.ask("then_video"), video, f"Now {article(noun)} moves.", ("contains", noun, place)),
+        Exchange(
+            "then_video", world.ask("then_video"), video, f"Now {article(noun)} moves.", ("contains", noun, place)
+        ),
     ]
     if world.chance(0.2):
         talk.pop(1)
@@ -289,10 +329,16 @@ def caption_qa(world: World) -> Exchange:
     name, where = THINGS[item.thing_id].name, background_words(scene.background)
     slots = {"q": _quoted(world, text), "c": text, "t": name}
     if item.tint and world.chance(0.5):
-        return Exchange("caption_qa", world.ask("qa_colour", **slots), f"The {name} is {item.tint}.", f"It says {item.tint}.")
+        return Exchange(
+            "caption_qa", world.ask("qa_colour", **slots), f"The {name} is {item.tint}.", f"It says {item.tint}."
+        )
     if where and world.chance(0.5):
-        return Exchange("caption_qa", world.ask("qa_background", **slots), f"The background: {where}.", f"It says {where}.")
-    return Exchange("caption_qa", world.ask("qa_object", **slots), f"It shows {article(name)}.", f"The thing is {article(name)}.")
+        return Exchange(
+            "caption_qa", world.ask("qa_background", **slots), f"The background: {where}.", f"It says {where}."
+        )
+    return Exchange(
+        "caption_qa", world.ask("qa_object", **slots), f"It shows {article(name)}.", f"The thing is {article(name)}."
+    )
 
 
 def plain_words(world: World) -> Exchange:
@@ -319,5 +365,3 @@ def caption_json(world: World) -> Exchange:
     answer = f'{{"object": "{THINGS[item.thing_id].name}", "color": {colour}, "background": {place}}}'
     user = world.ask("caption_json", q=_quoted(world, caption(world.rng, scene)))
     return Exchange("caption_json", user, answer, "The keys are object, color and background.", ("json",))
-
-

@@ -1,5 +1,6 @@
 """Facts that the user states and asks for again, turns or thousands of tokens later; a later statement wins."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from samples.train.chat.abilities.phrases import KNOW
@@ -83,7 +84,9 @@ WORDINGS: dict[str, tuple[str, ...]] = {
         "(give|write) me a (summary|list) of what (I told you|you know) about me(|.)",
     ),
 }  # fmt: skip
-_BEINGS = "cat|dog|sister|brother|son|daughter|boss|neighbour|teacher|boat|car|parrot|horse|rabbit|hamster|goldfish|friend|best friend|uncle|aunt|band|school|hotel|robot|turtle|cousin|landlord|dentist|plant|company|team|street|village|husband|wife|grandmother|roommate|coach|piano|bike".split("|")
+_BEINGS = "cat|dog|sister|brother|son|daughter|boss|neighbour|teacher|boat|car|parrot|horse|rabbit|hamster|goldfish|friend|best friend|uncle|aunt|band|school|hotel|robot|turtle|cousin|landlord|dentist|plant|company|team|street|village|husband|wife|grandmother|roommate|coach|piano|bike".split(
+    "|"
+)
 _THINGS = {
     "code": "door code|PIN|password|locker code|wifi password|badge number|account code|ticket code|booking code|order number|passport number|member id|bike lock code|safe code|room key code|booking reference",
     "number": "lucky number|house number|room number|seat number|shoe size|age|parking space|bus line|locker number|flat number|favourite number|platform",
@@ -115,7 +118,7 @@ class Fact:
 
 
 def _value(world: World, kind: str) -> str:
-    draw = {
+    draw: dict[str, Callable[[], str]] = {
         "code": world.code, "city": world.city, "name": world.name, "time": world.time,
         "number": lambda: str(world.number(1, 400)), "colour": lambda: world.rng.choice(COLOURS),
         "day": lambda: world.rng.choice(DAYS), "job": lambda: world.pick("job"), "product": lambda: world.pick("product"),
@@ -148,21 +151,37 @@ def _key(stem: str, fact: Fact) -> str:
 def state(world: World, fact: Fact, is_update: bool = False) -> Exchange:
     text = world.ask(_key("state", fact), k=fact.key, v=fact.value)
     if is_update:
-        text = world.rng.choice(("Actually, ", "Correction: ", "No, wait: ", "Change of plan: ", "I was wrong, ", "Update: ")) + text[0].lower() + text[1:]
+        text = (
+            world.rng.choice(
+                ("Actually, ", "Correction: ", "No, wait: ", "Change of plan: ", "I was wrong, ", "Update: ")
+            )
+            + text[0].lower()
+            + text[1:]
+        )
     sentence = fact.sentence
-    return Exchange("state", text, f"Got it, {sentence}.", "The user tells me a fact. I remember it.", ("contains", fact.value))
+    return Exchange(
+        "state", text, f"Got it, {sentence}.", "The user tells me a fact. I remember it.", ("contains", fact.value)
+    )
 
 
 def recall(world: World, fact: Fact) -> Exchange:
     text = world.ask(_key("query", fact), k=fact.key)
     sentence = fact.sentence
     answer = sentence[0].upper() + sentence[1:] + "."
-    return Exchange("memory", text, answer, f"Earlier the user said that {sentence.replace('your', 'the', 1)}.", ("contains", fact.value))
+    return Exchange(
+        "memory",
+        text,
+        answer,
+        f"Earlier the user said that {sentence.replace('your', 'the', 1)}.",
+        ("contains", fact.value),
+    )
 
 
 def recall_all(world: World, facts: list[Fact]) -> Exchange:
     listed = "\n".join("- " + f.sentence[0].upper() + f.sentence[1:] + "." for f in facts)
-    return Exchange("memory_all", world.ask("all_facts"), listed, "I list all facts.", ("contains", *(f.value for f in facts)))
+    return Exchange(
+        "memory_all", world.ask("all_facts"), listed, "I list all facts.", ("contains", *(f.value for f in facts))
+    )
 
 
 def unknown(world: World, fact: Fact) -> Exchange:

@@ -10,13 +10,17 @@ _TIMES = "({a} * {b}|{a} x {b}|{a} times {b}|{a}*{b})"
 
 def _sums(body: str) -> tuple[str, ...]:
     return (
-        "(what's|what is|how much is|what does|what do you get for|what equals|how much does) " + body + "(| equal| make)?",
+        "(what's|what is|how much is|what does|what do you get for|what equals|how much does) "
+        + body
+        + "(| equal| make)?",
         DO + "(calculate|solve|evaluate|add up|do the sum|do this sum:|do the maths:|find) " + body + "(|.|?)",
         body + "(| = ?| =|?| is| equals| equals what?| is how much?| makes?)",
         WANT + " the (result|answer|value|sum|total) of " + body + "(|.|?)",
         "(sum|maths|math|calculation|arithmetic|calculator)(: | - )" + body,
         KNOW + " (what|how much) " + body + " is(|.|?)",
-        "(if I|when I|if you|suppose I) (calculate|compute|do|type) " + body + ", what (do I get|do you get|is the result|comes out)?",
+        "(if I|when I|if you|suppose I) (calculate|compute|do|type) "
+        + body
+        + ", what (do I get|do you get|is the result|comes out)?",
     )
 
 
@@ -42,7 +46,8 @@ WORDINGS: dict[str, tuple[str, ...]] = {
     "compare": (
         "(which|what) (is|number is|one is) {k}(: |, | - ){a} or {b}?",
         "(is {a}|which one is) {k}(|,) (than {b}|{a} or {b}) or (not|smaller|the other way round)?",
-        DO + "(tell me|say|pick|choose|name|find) (which is {k}|the {k} (number|one))(: |, | of |, ){a} (or|and) {b}(|.|?)",
+        DO
+        + "(tell me|say|pick|choose|name|find) (which is {k}|the {k} (number|one))(: |, | of |, ){a} (or|and) {b}(|.|?)",
         "({a} or {b}|{a} and {b}|{a}, {b})(: |, | - )(which is {k}|the {k} one|which one is {k}|{k})(|?|.)",
         "of {a} and {b}, (which|which one|which number) is {k}?",
         "(between|out of|from) {a} and {b}(|,) (which is|pick|choose|what is) (the |){k}(| one| number)(|?|.)",
@@ -95,19 +100,33 @@ def _pair(world: World) -> tuple[int, int]:
 
 def add(world: World) -> Exchange:
     a, b = _pair(world)
-    return Exchange("add", world.ask("add", a=str(a), b=str(b)), f"{a} + {b} = {a + b}", _column(a, b), ("last_number", str(a + b)))
+    return Exchange(
+        "add", world.ask("add", a=str(a), b=str(b)), f"{a} + {b} = {a + b}", _column(a, b), ("last_number", str(a + b))
+    )
 
 
 def subtract(world: World) -> Exchange:
     a, b = sorted(_pair(world), reverse=True)
     think = f"{b} + {a - b} = {a}."
-    return Exchange("subtract", world.ask("subtract", a=str(a), b=str(b)), f"{a} - {b} = {a - b}", think, ("last_number", str(a - b)))
+    return Exchange(
+        "subtract",
+        world.ask("subtract", a=str(a), b=str(b)),
+        f"{a} - {b} = {a - b}",
+        think,
+        ("last_number", str(a - b)),
+    )
 
 
 def multiply(world: World) -> Exchange:
     a, b = world.number(0, 12), world.number(0, 12)
     answer = f"{a} x {b} = {a * b}"
-    return Exchange("multiply", world.ask("multiply", a=str(a), b=str(b)), answer, f"{a} times {b} is {a * b}.", ("last_number", str(a * b)))
+    return Exchange(
+        "multiply",
+        world.ask("multiply", a=str(a), b=str(b)),
+        answer,
+        f"{a} times {b} is {a * b}.",
+        ("last_number", str(a * b)),
+    )
 
 
 def compare(world: World) -> Exchange:
@@ -120,12 +139,20 @@ def compare(world: World) -> Exchange:
     kind = world.rng.choice(("larger", "bigger", "greater", "higher") if wants_large else ("smaller", "less", "lower"))
     best, other = (max(a, b), min(a, b)) if wants_large else (min(a, b), max(a, b))
     answer = f"{best} is {'larger' if wants_large else 'smaller'} than {other}."
-    return Exchange("compare", world.ask("compare", a=str(a), b=str(b), k=kind), answer, f"{max(a, b)} is the larger one.")
+    return Exchange(
+        "compare", world.ask("compare", a=str(a), b=str(b), k=kind), answer, f"{max(a, b)} is the larger one."
+    )
 
 
 def following(world: World) -> Exchange:
     a = world.number(1, 998)
-    return Exchange("next", world.ask("next", a=str(a)), f"After {a} comes {a + 1}.", f"{a} + 1 = {a + 1}.", ("last_number", str(a + 1)))
+    return Exchange(
+        "next",
+        world.ask("next", a=str(a)),
+        f"After {a} comes {a + 1}.",
+        f"{a} + 1 = {a + 1}.",
+        ("last_number", str(a + 1)),
+    )
 
 
 def _slots(world: World, a: int, b: int) -> dict[str, str]:
@@ -152,4 +179,6 @@ def count_items(world: World) -> Exchange:
     if world.chance(0.3):
         items = [world.name() for _ in items]
     think = " ".join(f"{item}:{i}" for i, item in enumerate(items, 1))
-    return Exchange("count_items", world.ask("count_items", l=", ".join(items)), f"There are {len(items)} items.", think)
+    return Exchange(
+        "count_items", world.ask("count_items", l=", ".join(items)), f"There are {len(items)} items.", think
+    )

@@ -32,7 +32,22 @@ WORDINGS: dict[str, tuple[str, ...]] = {
         KNOW + " when (it|this) (was|happened)(|?|.)", "(which|what) day (was it|is named|does the text name)?", "(name|give) the (day|time|date)(|.)",
     ),
 }  # fmt: skip
-_VERBS = ("found", "bought", "sold", "lost", "painted", "repaired", "carried", "broke", "hid", "cleaned", "borrowed", "ate", "wanted", "saw")
+_VERBS = (
+    "found",
+    "bought",
+    "sold",
+    "lost",
+    "painted",
+    "repaired",
+    "carried",
+    "broke",
+    "hid",
+    "cleaned",
+    "borrowed",
+    "ate",
+    "wanted",
+    "saw",
+)
 
 
 def reading(world: World) -> Exchange:
@@ -40,14 +55,28 @@ def reading(world: World) -> Exchange:
     (n, m), (thing, other) = (world.name(), world.name()), world.sample("product", 2)
     verb, verb2 = world.rng.sample(_VERBS, 2)
     city, day = world.city(), world.date()
-    main = world.rng.choice((f"{n} {verb} a {thing} in {city} on {day}.", f"On {day}, {n} {verb} the {thing} in {city}.", f"In {city}, {n} {verb} a {thing}. That was on {day}.", f"{n} was in {city} on {day} and {verb} a {thing}."))
+    main = world.rng.choice(
+        (
+            f"{n} {verb} a {thing} in {city} on {day}.",
+            f"On {day}, {n} {verb} the {thing} in {city}.",
+            f"In {city}, {n} {verb} a {thing}. That was on {day}.",
+            f"{n} was in {city} on {day} and {verb} a {thing}.",
+        )
+    )
     side = f"{m} {verb2} a {other}."
     text = " ".join(world.rng.sample([main, side], 2)) if world.chance(0.7) else main
     slots = {"n": n, "verb": verb, "thing": thing}
-    key, answer = world.rng.choice((("reading_who", n), ("reading_what", thing), ("reading_where", city), ("reading_when", day)))
+    key, answer = world.rng.choice(
+        (("reading_who", n), ("reading_what", thing), ("reading_where", city), ("reading_when", day))
+    )
     noisy, world.noisy = world.noisy, False
     question = world.ask(key, **slots)
     world.noisy = noisy
     user = world.ask("reading", s=text, q=question[0].upper() + question[1:])
-    full = {"reading_who": f"{n} {verb} the {thing}.", "reading_what": f"{n} {verb} the {thing}.", "reading_where": f"It was in {city}.", "reading_when": f"It was on {day}."}[key]
+    full = {
+        "reading_who": f"{n} {verb} the {thing}.",
+        "reading_what": f"{n} {verb} the {thing}.",
+        "reading_where": f"It was in {city}.",
+        "reading_when": f"It was on {day}.",
+    }[key]
     return Exchange("reading", user, full, f"The text says: {main}", ("contains", answer))

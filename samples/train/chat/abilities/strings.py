@@ -7,40 +7,55 @@ OF = "(|the word |this word: |the word: |this: )"
 WORDINGS: dict[str, tuple[str, ...]] = {
     "spell": (
         DO + "spell (out |)" + OF + "{q}(|.)(| letter by letter.| with hyphens.| slowly.| for me.)",
-        "(how do you|how do I|how would you|how does one|how is|how to) (spell|write|spell out) " + OF + "{q}(| spelled| letter by letter)?",
+        "(how do you|how do I|how would you|how does one|how is|how to) (spell|write|spell out) "
+        + OF
+        + "{q}(| spelled| letter by letter)?",
         WANT + " the (spelling|letters) of " + OF + "{q}(|.|?)",
         "(spelling|spell|spell it|spelling of|letters of|letters)(: | ){q}(|.|?)",
         "{q}(: |, | - )(spell it|spell that|spelling|spell it out|how is it spelled|letter by letter)(|.|?)",
-        DO + "(write|split|break|separate|list|print) " + OF + "{q} (letter by letter|into letters|into its letters|one letter at a time|into single letters|with a hyphen between the letters)(|.)",
+        DO
+        + "(write|split|break|separate|list|print) "
+        + OF
+        + "{q} (letter by letter|into letters|into its letters|one letter at a time|into single letters|with a hyphen between the letters)(|.)",
         "(what are|which are|list|name) (the|all the) letters (of|in) " + OF + "{q}(|?|.)",
         "(which|what) letters (make up|are in|does one need for|spell) " + OF + "{q}?",
     ),
     "reverse": (
         DO + "(reverse|flip|invert|turn around|mirror) (the letters (of|in) |)" + OF + "{q}(|.)",
-        DO + "(write|spell|say|print|type|read|put) " + OF + "{q} (backwards|backward|in reverse|from back to front|from the end|in reverse order|back to front|the other way round)(|.)",
-        "(what's|what is|how do you write|how do you spell|how would you write|how does one write) " + OF + "{q} (backwards|backward|in reverse|reversed|spelled backwards|back to front|from right to left)?",
+        DO
+        + "(write|spell|say|print|type|read|put) "
+        + OF
+        + "{q} (backwards|backward|in reverse|from back to front|from the end|in reverse order|back to front|the other way round)(|.)",
+        "(what's|what is|how do you write|how do you spell|how would you write|how does one write) "
+        + OF
+        + "{q} (backwards|backward|in reverse|reversed|spelled backwards|back to front|from right to left)?",
         "(reverse|backwards|reversed|in reverse|flipped)(: | - ){q}(|.)",
         "{q}(: |, | - )(backwards|reverse it|reversed|in reverse|written backwards|flip it)(|.|?)",
         WANT + " (the reverse|the reversed form|the mirror image|the backwards spelling) of " + OF + "{q}(|.|?)",
         "(if you|if I|when you) (reverse|flip|read backwards) {q}, what (do you|do I|does one) get?",
     ),
     "upper": (
-        DO + "(write|put|type|print|say|convert|turn|change|set|transform) (|the word |the text |the words )({q}) (in|into|to|using|with) (upper case|uppercase|capitals|capital letters|all caps|big letters|caps|block letters)(|.)",
-        DO + "(uppercase|capitalise|capitalize|shout) (all letters of |every letter of |the whole text |)(|the word |the text |this: ){q}(|.)",
+        DO
+        + "(write|put|type|print|say|convert|turn|change|set|transform) (|the word |the text |the words )({q}) (in|into|to|using|with) (upper case|uppercase|capitals|capital letters|all caps|big letters|caps|block letters)(|.)",
+        DO
+        + "(uppercase|capitalise|capitalize|shout) (all letters of |every letter of |the whole text |)(|the word |the text |this: ){q}(|.)",
         "(uppercase|upper case|in capitals|all caps|caps|capitals|to upper case)(: | - ){q}(|.)",
         "{q}(: |, | - )(in capitals|uppercase|in upper case|all caps please|make it uppercase|in capital letters)(|.|?)",
         "(how does|what does|how do I write) {q} (look|look like|) (in|with) (capitals|upper case|capital letters|all caps)?",
         WANT + " {q} in (capitals|upper case|uppercase|capital letters|all caps)(|.|?)",
     ),
     "lower": (
-        DO + "(write|put|type|print|convert|turn|change|set|transform) (|the word |the text |the words ){q} (in|into|to|using|with) (lower case|lowercase|small letters|lowercase letters)(|.)",
+        DO
+        + "(write|put|type|print|convert|turn|change|set|transform) (|the word |the text |the words ){q} (in|into|to|using|with) (lower case|lowercase|small letters|lowercase letters)(|.)",
         DO + "(lowercase|lower) (all letters of |every letter of |)(|the word |the text |this: ){q}(|.)",
         "(lowercase|lower case|in small letters|to lower case|small letters)(: | - ){q}(|.)",
         "{q}(: |, | - )(in small letters|lowercase|in lower case|make it lowercase|without capitals)(|.|?)",
         WANT + " {q} in (small letters|lower case|lowercase)(|.|?)",
     ),
     "first": (
-        "(what's|what is|which is|what would be) the (first|initial|starting|very first) (letter|character) (of|in) " + OF + "{q}?",
+        "(what's|what is|which is|what would be) the (first|initial|starting|very first) (letter|character) (of|in) "
+        + OF
+        + "{q}?",
         "(which|what) (letter|character) does " + OF + "{q} (start|begin) with?",
         WANT + " the (first|initial|starting) (letter|character) (of|in) " + OF + "{q}(|.|?)",
         "(first letter|initial|starting letter|first character|the first letter)(| of)(: | ){q}(|?|.)",
@@ -48,7 +63,9 @@ WORDINGS: dict[str, tuple[str, ...]] = {
         "(with what|with which) letter does {q} (start|begin)?",
     ),
     "last": (
-        "(what's|what is|which is|what would be) the (last|final|ending|very last) (letter|character) (of|in) " + OF + "{q}?",
+        "(what's|what is|which is|what would be) the (last|final|ending|very last) (letter|character) (of|in) "
+        + OF
+        + "{q}?",
         "(which|what) (letter|character) does " + OF + "{q} (end|finish) (with|in)?",
         WANT + " the (last|final|ending) (letter|character) (of|in) " + OF + "{q}(|.|?)",
         "(last letter|final letter|ending|last character|the last letter)(| of)(: | ){q}(|?|.)",
@@ -66,24 +83,27 @@ WORDINGS: dict[str, tuple[str, ...]] = {
     ),
     "count_words": (
         "how many words (are in|are there in|does|has|are) (|the sentence |this: |this sentence: )(\"{s}\"|'{s}')(| have| contain)?",
-        DO + "count (the|all the) words (in|of) (|this sentence: |the sentence |this: )(\"{s}\"|{s})(|.)",
-        "(number of words|word count|words|count the words|how many words)(| in)(: | - )(\"{s}\"|{s})",
-        "(what's|what is) the (word count|number of words) (of|in) \"{s}\"?",
-        "\"{s}\"(: |, | - )(how many words|count the words|word count|how many words is that)(|?|.)",
+        DO + 'count (the|all the) words (in|of) (|this sentence: |the sentence |this: )("{s}"|{s})(|.)',
+        '(number of words|word count|words|count the words|how many words)(| in)(: | - )("{s}"|{s})',
+        '(what\'s|what is) the (word count|number of words) (of|in) "{s}"?',
+        '"{s}"(: |, | - )(how many words|count the words|word count|how many words is that)(|?|.)',
     ),
     "sort": (
-        DO + "(sort|order|arrange|put|alphabetise) (these words|the words|this list|the following|these) (alphabetically|in alphabetical order|from a to z|by the alphabet)(: | - |:\n){l}",
+        DO
+        + "(sort|order|arrange|put|alphabetise) (these words|the words|this list|the following|these) (alphabetically|in alphabetical order|from a to z|by the alphabet)(: | - |:\n){l}",
         DO + "(sort|order|arrange) (alphabetically|from a to z|in alphabetical order)(: |:\n){l}",
         "(alphabetical order|sorted from a to z|sort|sort from a to z|order alphabetically)(: |, please: ){l}",
         "{l}(: | - )(sort them|sort these|in alphabetical order|order them alphabetically|from a to z)(|.|?)",
         "(what is|which is|give me) the alphabetical order of (these words: |){l}(|?|.)",
     ),
     "repeat": (
-        DO + "(repeat|say|echo|copy|write|write down|type|print) (after me|this|exactly|exactly this|this sentence|this text|the following|these words|back to me|my words)(: | - |:\n)(\"{s}\"|{s}|'{s}')",
-        "(repeat|echo|copy|parrot|copy this|say this|repeat after me|say it again|word for word|verbatim)(: | - )(\"{s}\"|{s})",
-        DO + "(say|repeat|write|echo|print|type) \"{s}\"(|.)(| nothing else.| and nothing else.| word for word.| exactly.)",
-        "(what did I say|answer only with|respond with exactly|reply with|your answer must be|your answer should be)(: | )\"{s}\"(|.)",
-        "\"{s}\"(: |, | - )(repeat that|say that|say it back|copy that|repeat it word for word)(|.)",
+        DO
+        + "(repeat|say|echo|copy|write|write down|type|print) (after me|this|exactly|exactly this|this sentence|this text|the following|these words|back to me|my words)(: | - |:\n)(\"{s}\"|{s}|'{s}')",
+        '(repeat|echo|copy|parrot|copy this|say this|repeat after me|say it again|word for word|verbatim)(: | - )("{s}"|{s})',
+        DO
+        + '(say|repeat|write|echo|print|type) "{s}"(|.)(| nothing else.| and nothing else.| word for word.| exactly.)',
+        '(what did I say|answer only with|respond with exactly|reply with|your answer must be|your answer should be)(: | )"{s}"(|.)',
+        '"{s}"(: |, | - )(repeat that|say that|say it back|copy that|repeat it word for word)(|.)',
     ),
 }
 
@@ -118,7 +138,9 @@ def lower(world: World) -> Exchange:
 
 def first_letter(world: World) -> Exchange:
     word, shown = _word(world)
-    return Exchange("first", world.ask("first", q=shown), f"The first letter is {word[0]}.", f"{word} starts with {word[0]}.")
+    return Exchange(
+        "first", world.ask("first", q=shown), f"The first letter is {word[0]}.", f"{word} starts with {word[0]}."
+    )
 
 
 def last_letter(world: World) -> Exchange:

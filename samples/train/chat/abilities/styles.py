@@ -73,11 +73,20 @@ def colour_fact(world: World) -> Exchange:
     thing, colour = world.rng.choice(list(FACTS.items()))
     name = thing.split(" ", 1)[1] if thing.startswith(("a ", "an ")) else thing.removeprefix("the ")
     answer = f"{thing[0].upper()}{thing[1:]} is {colour}."
-    return Exchange("colour_fact", world.ask("riddle", x=thing), answer, f"I know the colour of {name}: {colour}.", ("contains", colour))
+    return Exchange(
+        "colour_fact",
+        world.ask("riddle", x=thing),
+        answer,
+        f"I know the colour of {name}: {colour}.",
+        ("contains", colour),
+    )
 
 
 def one_word(world: World) -> Exchange:
     """The same questions, with the answer cut to one word by the user's own wish."""
     thing, colour = world.rng.choice(list(FACTS.items()))
-    user = world.ask("one_word", q=world.rng.choice((f"What colour is {thing}?", f"Which colour has {thing}?", f"The colour of {thing}?")))
+    user = world.ask(
+        "one_word",
+        q=world.rng.choice((f"What colour is {thing}?", f"Which colour has {thing}?", f"The colour of {thing}?")),
+    )
     return Exchange("one_word", user, colour.capitalize(), "One word only.")

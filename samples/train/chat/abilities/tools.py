@@ -5,6 +5,7 @@ arguments, and a third are random words throughout: names must be copied from th
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from samples.train.chat.abilities.families import FAMILIES, Family
@@ -32,7 +33,8 @@ WORDINGS: dict[str, tuple[str, ...]] = {
         DO + "(check|look up|find|fetch|get|read|report) {o}{c}(|.)",
     ),
     "named": (
-        DO + "(use|call|run|try|invoke|execute|start|apply) (|the tool |the function |the |){f} (with|using|where|for|and set|with the values|with arguments) {p}(|.)",
+        DO
+        + "(use|call|run|try|invoke|execute|start|apply) (|the tool |the function |the |){f} (with|using|where|for|and set|with the values|with arguments) {p}(|.)",
         "(run|call|tool|function|use)(: | ){f}(, |; |: | - | with ){p}(|.)",
         "{f}(: |, | - | with | for ){p}(|, please|.)",
         "{p}(: |. |, |; )" + DO + "(use|run|call) {f}(|.| with that.| with these values.)",
@@ -41,7 +43,9 @@ WORDINGS: dict[str, tuple[str, ...]] = {
     ),
 }
 WORDINGS.update({f"family_{i}": family.requests for i, family in enumerate(FAMILIES)})
-ACTIONS = "delete|create|update|cancel|start|stop|open|close|lock|reset|archive|copy|rename|publish|approve|reject|export|import|share|move|print|test|deploy|order|book|reserve|schedule|rent|sell|buy|repair|clean|paint|install|remove|add|register|save|restart|enable|disable|record|review|sign|ship|return|replace|assign|pause|resume|upload|download|sort|merge|split|measure|water|feed|build".split("|")
+ACTIONS = "delete|create|update|cancel|start|stop|open|close|lock|reset|archive|copy|rename|publish|approve|reject|export|import|share|move|print|test|deploy|order|book|reserve|schedule|rent|sell|buy|repair|clean|paint|install|remove|add|register|save|restart|enable|disable|record|review|sign|ship|return|replace|assign|pause|resume|upload|download|sort|merge|split|measure|water|feed|build".split(
+    "|"
+)
 LOOKUPS = "get|find|fetch|show|read|check|lookup|query|list|search|retrieve|view|compute|estimate".split("|")
 CONNECTORS: dict[str, tuple[str, ...]] = {
     "city": (" in {v}", " for {v}", " near {v}", " from {v}", " at {v}", " around {v}"),
@@ -71,7 +75,9 @@ KIND_TEXT = {
     "room": "The room", "food": "The food", "noun": "The topic", "country": "The country", "job": "The job", "product": "The product",
 }  # fmt: skip
 _CURRENCIES = "euros|dollars|pounds|yen|francs|crowns|pesos|rupees|lira|won".split("|")
-_ROOMS = "kitchen|bedroom|bathroom|living room|garage|hall|office|garden|cellar|attic|dining room|nursery|library|studio".split("|")
+_ROOMS = "kitchen|bedroom|bathroom|living room|garage|hall|office|garden|cellar|attic|dining room|nursery|library|studio".split(
+    "|"
+)
 
 
 @dataclass(frozen=True)
@@ -116,7 +122,7 @@ def draw(world: World, kind: str) -> Value:
     if kind == "clip":
         place = rng.choice(list(SCENERY_WORDS.values())) if world.chance(0.6) else ""
         return f"{article(rng.choice(THINGS).name)} {rng.choice(list(MOTION_WORDS.values()))} {place}".strip()
-    draws = {
+    draws: dict[str, Callable[[], str]] = {
         "city": world.city, "name": world.name, "full": world.full_name, "date": world.date, "time": world.time, "code": world.code, "email": world.email, "phrase": world.phrase, "word": world.word, "quote": world.phrase,
         "language": lambda: rng.choice(LANGUAGES), "colour": lambda: rng.choice(COLOURS), "currency": lambda: rng.choice(_CURRENCIES), "last": lambda: world.pick("last"), "room": lambda: rng.choice(_ROOMS), "job": lambda: world.pick("job"), "product": lambda: world.pick("product"),
         "food": lambda: world.pick("food"), "noun": lambda: world.pick("n"), "country": lambda: rng.choice(COUNTRIES).split(":")[0],
@@ -170,10 +176,23 @@ def composed_tool(world: World) -> Tool:
     thing = " ".join(nouns)
     args: list[Argument] = []
     for kind in world.rng.sample(list(CONNECTORS), world.rng.choice((1, 1, 1, 2, 2, 3))):
-        name = world.pick("common") if world.held_out or world.chance(0.35) else world.rng.choice(ARG_NAMES[kind].split("|"))
+        name = (
+            world.pick("common")
+            if world.held_out or world.chance(0.35)
+            else world.rng.choice(ARG_NAMES[kind].split("|"))
+        )
         if name not in [arg.name for arg in args]:
             args.append(Argument(name, kind, world.chance(0.8)))
-    description = world.rng.choice(("{V} the {t}.", "{V} a {t}.", "{V} {t}", "Use this to {v} the {t}.", "{V}s the {t} and returns the result.", "Tool to {v} a {t}"))
+    description = world.rng.choice(
+        (
+            "{V} the {t}.",
+            "{V} a {t}.",
+            "{V} {t}",
+            "Use this to {v} the {t}.",
+            "{V}s the {t} and returns the result.",
+            "Tool to {v} a {t}",
+        )
+    )
     description = description.format(V=verb.capitalize(), v=verb, t=thing)
     name = _style(world, [verb, *nouns]) if world.chance(0.8) else _style(world, [*nouns, verb])
     return Tool(name, description, tuple(args), "question" if is_lookup else "action", verb, thing)
@@ -184,7 +203,10 @@ def random_tool(world: World) -> Tool:
     words = world.sample("word", world.rng.choice((1, 2, 2, 3)))
     if world.chance(0.25):
         words[0] = world.invented()
-    names = [world.invented() if world.chance(0.15) else word for word in world.sample("word", world.rng.choice((1, 1, 2, 2, 3)))]
+    names = [
+        world.invented() if world.chance(0.15) else word
+        for word in world.sample("word", world.rng.choice((1, 1, 2, 2, 3)))
+    ]
     kinds = ("word", "number", "small", "name", "city", "code", "colour", "quote", "date", "file", "email")
     args = tuple(Argument(name, world.rng.choice(kinds)) for name in dict.fromkeys(names))
     return Tool(_style(world, words), f"{world.phrase().capitalize()}.", args, "named", thing=" ".join(words))
@@ -204,7 +226,9 @@ def definition(world: World, tool: Tool) -> dict[str, object]:
         kind = ("integer" if world.chance(0.7) else "number") if arg.kind in ("number", "small") else "string"
         spec: dict[str, object] = {"type": kind}
         if world.chance(0.5):
-            spec["description"] = KIND_TEXT[arg.kind] + world.rng.choice(("", ".", f" of the {tool.thing or tool.name}", " to use"))
+            spec["description"] = KIND_TEXT[arg.kind] + world.rng.choice(
+                ("", ".", f" of the {tool.thing or tool.name}", " to use")
+            )
         properties[arg.name] = spec
     parameters: dict[str, object] = {"type": "object", "properties": properties}
     if world.chance(0.8):
@@ -221,7 +245,9 @@ def definition(world: World, tool: Tool) -> dict[str, object]:
 
 def request(world: World, tool: Tool) -> Call:
     """A user's request for the tool, and the values it states."""
-    values: dict[str, Value] = {arg.name: draw(world, arg.kind) for arg in tool.args if arg.required or world.chance(0.5)}
+    values: dict[str, Value] = {
+        arg.name: draw(world, arg.kind) for arg in tool.args if arg.required or world.chance(0.5)
+    }
     if not values and tool.args:
         values = {tool.args[0].name: draw(world, tool.args[0].kind)}
     kinds = {arg.name: arg.kind for arg in tool.args}
@@ -230,9 +256,22 @@ def request(world: World, tool: Tool) -> Call:
         slots = {str(i): _shown(world, arg.kind, values[arg.name]) for i, arg in enumerate(tool.args)}
         return Call(world.ask(tool.shape, **slots), tool, values)
     if tool.shape == "named":
-        form = world.rng.choice(("{k} {v}", "{k} = {v}", "{k}={v}", "{k} set to {v}", "{k}: {v}", "{v} as {k}", "{v} for {k}", "the {k} {v}"))
+        form = world.rng.choice(
+            (
+                "{k} {v}",
+                "{k} = {v}",
+                "{k}={v}",
+                "{k} set to {v}",
+                "{k}: {v}",
+                "{v} as {k}",
+                "{v} for {k}",
+                "the {k} {v}",
+            )
+        )
         texts = [form.format(k=key, v=_shown(world, kinds[key], v)) for key, v in values.items()]
-        stated = ", ".join(texts[:-1]) + " and " + texts[-1] if len(texts) > 1 and world.chance(0.6) else ", ".join(texts)
+        stated = (
+            ", ".join(texts[:-1]) + " and " + texts[-1] if len(texts) > 1 and world.chance(0.6) else ", ".join(texts)
+        )
         name = tool.name if world.chance(0.65) else tool.thing
         return Call(world.ask("named", f=name, p=stated), tool, values)
     clauses = []
@@ -267,7 +306,12 @@ def two_calls(world: World, tool: Tool, other: Tool) -> tuple[list[Call], Exchan
     calls = [request(world, tool), request(world, other)]
     first = calls[0].user.rstrip(".?! ")
     second = calls[1].user
-    user = first + world.rng.choice((" and ", ", and then ", ". Then ", ". Also ", "; ", ". And ", "\n", " and also ")) + second[0].lower() + second[1:]
+    user = (
+        first
+        + world.rng.choice((" and ", ", and then ", ". Then ", ". Also ", "; ", ". And ", "\n", " and also "))
+        + second[0].lower()
+        + second[1:]
+    )
     answer = "\n".join(call_text(call) for call in calls)
     return calls, Exchange("two_calls", user, answer, f"Two calls: {tool.name}, then {other.name}.", ("tool",))
 
@@ -280,16 +324,28 @@ def result(world: World, call: Call) -> tuple[str, str, tuple[str, ...]]:
         file = f"{world.pick('common')}_{world.digits(2)}.{'mp4' if 'clip' in keys else 'png'}"
         return json.dumps({world.rng.choice(("file", "url", "path")): file}), f"Here it is: {file}", (file,)
     if roll < 0.24:
-        return json.dumps({world.rng.choice(("status", "result")): world.rng.choice(("ok", "done", "success"))}), "Done.", ("Done",)
+        return (
+            json.dumps({world.rng.choice(("status", "result")): world.rng.choice(("ok", "done", "success"))}),
+            "Done.",
+            ("Done",),
+        )
     if roll < 0.34:
-        reason = world.rng.choice(("not found", "no connection", "access denied", "timeout", "out of stock", f"unknown {world.pick('n')}"))
+        reason = world.rng.choice(
+            ("not found", "no connection", "access denied", "timeout", "out of stock", f"unknown {world.pick('n')}")
+        )
         return json.dumps({"error": reason}), f"That did not work: {reason}.", (reason,)
     if roll < 0.46:
         text = world.phrase()
         return text, f"The result is: {text}", (text,)
     facts: dict[str, Value] = {}
     for key in world.sample("n", world.rng.choice((1, 1, 2, 3))):
-        facts[key] = draw(world, world.rng.choice(("number", "small", "word", "name", "time", "city", "date", "phrase")))
+        facts[key] = draw(
+            world, world.rng.choice(("number", "small", "word", "name", "time", "city", "date", "phrase"))
+        )
     said = [f"the {key} is {v}" for key, v in facts.items()]
     text = ", ".join(said[:-1]) + " and " + said[-1] if len(said) > 1 else said[0]
-    return json.dumps(facts, ensure_ascii=False), text[0].upper() + text[1:] + ".", tuple(str(v) for v in facts.values())
+    return (
+        json.dumps(facts, ensure_ascii=False),
+        text[0].upper() + text[1:] + ".",
+        tuple(str(v) for v in facts.values()),
+    )

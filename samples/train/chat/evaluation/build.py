@@ -99,7 +99,9 @@ def scene_prompt(world: World, at: int) -> Built:
 
 def offered(world: World, tool: tools.Tool) -> list[dict[str, object]]:
     """The tool among up to three others, in random order."""
-    others = [t for t in conversations.tool_set(world, world.number(0, 3)) if t.name != tool.name and t.shape != tool.shape]
+    others = [
+        t for t in conversations.tool_set(world, world.number(0, 3)) if t.name != tool.name and t.shape != tool.shape
+    ]
     found = [tool, *others]
     world.rng.shuffle(found)
     return [tools.definition(world, t) for t in found]
@@ -210,7 +212,9 @@ def cases() -> Iterator[Case]:
             yield case(name, "unseen", build(unseen), i % THINKING_EVERY == 3)
     for name, build in NEW_TOOLS.items():
         for wording in ("trained", "unseen"):
-            world = (UnseenWorld if wording == "unseen" else World)(Random(f"{wording} {name}"), WORDINGS, held_out=True)
+            world = (UnseenWorld if wording == "unseen" else World)(
+                Random(f"{wording} {name}"), WORDINGS, held_out=True
+            )
             for i in range(40):
                 if isinstance(world, UnseenWorld):
                     world.index = i

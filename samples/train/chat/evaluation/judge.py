@@ -40,7 +40,7 @@ def calls_of(text: str) -> list[tuple[str, object]] | None:
         parsed = [json.loads(block) for block in blocks]
     except json.JSONDecodeError:
         return None
-    return [(call.get("name"), call.get("arguments")) for call in parsed if isinstance(call, dict)]
+    return [(str(call.get("name")), call.get("arguments")) for call in parsed if isinstance(call, dict)]
 
 
 def has_leak(case: Case, answer: str) -> bool:

@@ -49,7 +49,11 @@ def answers_of(folder: Path, cases: list[Case], device: torch.device, limit_s: f
     end, pad = model.generation_config.eos_token_id[0], model.generation_config.pad_token_id
     texts = [
         tokenizer.apply_chat_template(
-            case.messages, tools=case.tools or None, add_generation_prompt=True, tokenize=False, enable_thinking=case.is_thinking
+            case.messages,
+            tools=case.tools or None,
+            add_generation_prompt=True,
+            tokenize=False,
+            enable_thinking=case.is_thinking,
         )
         for case in cases
     ]
@@ -111,7 +115,9 @@ def bars(shares: dict[str, dict[str, float]], results: dict[str, dict[str, list[
     def pooled(found: list[bool]) -> float:
         return sum(found) / len(found) if found else 0.0
 
-    memory = [r for split in results.values() for name, found in split.items() if name.startswith("memory") for r in found]
+    memory = [
+        r for split in results.values() for name, found in split.items() if name.startswith("memory") for r in found
+    ]
     return {
         "trained wordings, unseen words (macro)": _mean(shares.get("seen", {})),
         "unseen wordings (macro)": _mean(shares.get("unseen", {})),
