@@ -64,7 +64,7 @@ class EncodeStage:
         return Carry({"prompts": _joined(hidden)}, facts=tuple(len(row.token_ids) for row in rows))
 
     def close(self, carry: Carry, rows: Sequence[Prompt]) -> Sequence[Tensor]:
-        return carry.tensors["prompts"].split(self._condition_lens(carry))
+        return list(carry.tensors["prompts"].split(self._condition_lens(carry)))
 
     def _first_hidden(self, row: Prompt) -> Tensor:
         if row.hidden_states is not None:

@@ -76,7 +76,7 @@ class Clean:
     latents: Tensor
 
 
-R = TypeVar("R", Prompt, Noisy, Clean)
+R = TypeVar("R", Prompt, Noisy, Clean, contravariant=True)
 
 
 class Stage(Protocol, Generic[R]):

@@ -80,4 +80,5 @@ class T5Layers:
 
 def _first(output: Any) -> Tensor:
     """Layers return a tensor or, in older versions of transformers, a tuple that starts with it."""
-    return output[0] if isinstance(output, tuple) else output
+    hidden: Tensor = output[0] if isinstance(output, tuple) else output
+    return hidden

@@ -19,12 +19,18 @@ from ..stage import Clean, Noisy, Prompt, Stage
 class Family(Protocol):
     """One pipeline, loaded."""
 
-    edge: Edge
-    solver: Solver
-    condition_dtype: torch.dtype
-    encode: Stage[Prompt]
-    denoise: Stage[Noisy]
-    decode: Stage[Clean]
+    @property
+    def edge(self) -> Edge: ...
+    @property
+    def solver(self) -> Solver: ...
+    @property
+    def condition_dtype(self) -> torch.dtype: ...
+    @property
+    def encode(self) -> Stage[Prompt]: ...
+    @property
+    def denoise(self) -> Stage[Noisy]: ...
+    @property
+    def decode(self) -> Stage[Clean]: ...
 
     def schedule(self, request: MediaRequest) -> Schedule:
         """The request's denoise steps."""

@@ -69,8 +69,8 @@ class Wan:
         return condition_len(num_tokens), dim
 
     def denoise_shape(self, request: MediaRequest) -> "_Shape":
-        _, *sides = self.latents_shape(request)
-        return _Shape(*sides, tuple(self.condition_shape(len(ids))[0] for ids in self.prompts(request)))
+        _, frames, height, width = self.latents_shape(request)
+        return _Shape(frames, height, width, tuple(self.condition_shape(len(ids))[0] for ids in self.prompts(request)))
 
     def _padded_prompts(self, request: MediaRequest) -> Sequence[tuple[int, ...]]:
         encoder = self.edge.encoder
@@ -258,7 +258,8 @@ class _Denoise:
         return math.prod(side // patch for side, patch in zip(sides, self._patch, strict=True))
 
     def _by_head(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self._heads, -1))
+        split: Tensor = x.unflatten(-1, (self._heads, -1))
+        return split
 
     def _rotated(self, x_NLD: Tensor, rope_LE: Tensor) -> Tensor:
         """By head; rotary embedding of neighbouring pairs, in place in float32."""
@@ -289,7 +290,9 @@ class _Denoise:
 
 
 def _packed(rows: Sequence[Noisy]) -> _Facts:
-    positive, negative, start = [], [], 0
+    positive: list[_Branch] = []
+    negative: list[_Branch] = []
+    start = 0
     for row_idx, row in enumerate(rows):
         for branches, text in zip((positive, negative), row.conditions, strict=False):
             branches.append(_Branch(row_idx, slice(start, start + len(text))))
