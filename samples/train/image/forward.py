@@ -30,7 +30,8 @@ def rotate(x_NTHd: Tensor, cos_Td: Tensor, sin_Td: Tensor) -> Tensor:
     """Rotary embedding over interleaved pairs."""
     even, odd = x_NTHd.float().unflatten(-1, (-1, 2)).unbind(-1)
     cos, sin = cos_Td[:, None], sin_Td[:, None]
-    return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2).to(x_NTHd.dtype)
+    turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1)
+    return turned.flatten(-2).to(x_NTHd.dtype)
 
 
 def attend(attention: Any, x_NTD: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -39,7 +40,8 @@ def attend(attention: Any, x_NTD: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     q = rotate(rms(q, attention.norm_q.weight), cos, sin)
     k = rotate(rms(k, attention.norm_k.weight), cos, sin)
     mixed = F.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
-    return F.linear(mixed.transpose(1, 2).flatten(2), attention.to_out[0].weight)
+    out: Tensor = F.linear(mixed.transpose(1, 2).flatten(2), attention.to_out[0].weight)
+    return out
 
 
 def feed_forward(layer: Any, x_NTD: Tensor) -> Tensor:

@@ -13,15 +13,9 @@ from pathlib import Path
 from random import Random
 
 from samples.train.scenes.captions import caption
-from samples.train.scenes.colours import SCENERY, SOLIDS, TINTS, TWO_COLOUR
+from samples.train.scenes.colours import SCENERY, SOLIDS, TINTS, TWO_COLOUR, TWO_COLOUR_NAMES
 from samples.train.scenes.objects import THINGS
-from samples.train.scenes.sampling import (
-    TWO_COLOUR_NAMES,
-    named_background,
-    sample_background,
-    sample_scene,
-    tint_is_visible,
-)
+from samples.train.scenes.sampling import named_background, sample_background, sample_scene, tint_is_visible
 from samples.train.scenes.types import COUNT, PAIR_H, PAIR_V, SINGLE, Background, Item, Scene
 
 PROMPT_FILE = Path(__file__).with_name("evaluation.jsonl")
@@ -69,10 +63,10 @@ def _objects(rng: Random) -> list[Scene]:
 def _backgrounds(rng: Random) -> list[Scene]:
     solids = [named_background(rng, "solid", name) for name in SOLIDS]
     scenery = [named_background(rng, kind) for kind in SCENERY]
-    patterns = [
-        named_background(rng, kind, *rng.sample(TWO_COLOUR_NAMES, 2), vertical=rng.random() < 0.5)
-        for kind in (*TWO_COLOUR, *TWO_COLOUR)
-    ]
+    patterns = []
+    for kind in (*TWO_COLOUR, *TWO_COLOUR):
+        first, second = rng.sample(TWO_COLOUR_NAMES, 2)
+        patterns.append(named_background(rng, kind, first, second, rng.random() < 0.5))
     return [_plain(rng, rng.randrange(len(THINGS)), ground) for ground in (*solids, *scenery, *patterns)]
 
 
