@@ -129,14 +129,20 @@ def run_steps(
             if len(events) > 2:
                 events.pop(0).synchronize()  # the clock must not run ahead of the device
         if step % 100 == 0 or step in (10, 50):
-            mean = float(torch.stack(recent).mean())
-            recent.clear()
-            seconds = time.monotonic() - start
-            curve.append({"step": step, "seconds": round(seconds, 1), "loss": round(mean, 4)})
-            rate = step * options.rows * options.row_len / seconds / 1e6
-            print(f"step {step}  {seconds:6.1f} s  loss {mean:.4f}  {rate:.2f} M tokens/s", flush=True)
+            curve.append(point(step, time.monotonic() - start, recent, options))
         batch = to_device(feed.next(), device, rng)
+    if recent:
+        curve.append(point(step, time.monotonic() - start, recent, options))
     return curve
+
+
+def point(step: int, seconds: float, recent: list[Tensor], options: Options) -> dict[str, float]:
+    """A point of the loss curve, also printed; empties `recent`."""
+    mean = float(torch.stack(recent).mean())
+    recent.clear()
+    rate = step * options.rows * options.row_len / seconds / 1e6
+    print(f"step {step}  {seconds:6.1f} s  loss {mean:.4f}  {rate:.2f} M tokens/s", flush=True)
+    return {"step": step, "seconds": round(seconds, 1), "loss": round(mean, 4)}
 
 
 def train(options: Options) -> None:

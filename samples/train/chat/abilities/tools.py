@@ -82,11 +82,15 @@ _ROOMS = "kitchen|bedroom|bathroom|living room|garage|hall|office|garden|cellar|
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of a tool: its name, the kind of its values, whether a call must have it."""
+    """One argument of a tool: its name, the kind of its values, whether a call must have it.
+
+    A name that is a random word says nothing about its values; then the definition must describe them.
+    """
 
     name: str
     kind: str
     required: bool = True
+    is_random_name: bool = False
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,8 @@ def tool_of(world: World, family: Family, shape: str) -> Tool:
     args = []
     for options, kind in family.args:
         arg = world.rng.choice(options)
-        args.append(Argument(world.pick("common") if world.chance(0.2) else arg, kind))
+        is_random = world.chance(0.2)
+        args.append(Argument(world.pick("common") if is_random else arg, kind, is_random_name=is_random))
     if len({arg.name for arg in args}) < len(args):
         args = [Argument(options[0], kind) for options, kind in family.args]
     return Tool(name, world.rng.choice(family.descriptions), tuple(args), shape)
@@ -176,13 +181,10 @@ def composed_tool(world: World) -> Tool:
     thing = " ".join(nouns)
     args: list[Argument] = []
     for kind in world.rng.sample(list(CONNECTORS), world.rng.choice((1, 1, 1, 2, 2, 3))):
-        name = (
-            world.pick("common")
-            if world.held_out or world.chance(0.35)
-            else world.rng.choice(ARG_NAMES[kind].split("|"))
-        )
+        is_random = world.held_out or world.chance(0.35)
+        name = world.pick("common") if is_random else world.rng.choice(ARG_NAMES[kind].split("|"))
         if name not in [arg.name for arg in args]:
-            args.append(Argument(name, kind, world.chance(0.8)))
+            args.append(Argument(name, kind, world.chance(0.8), is_random))
     description = world.rng.choice(
         (
             "{V} the {t}.",
@@ -225,7 +227,7 @@ def definition(world: World, tool: Tool) -> dict[str, object]:
     for arg in tool.args:
         kind = ("integer" if world.chance(0.7) else "number") if arg.kind in ("number", "small") else "string"
         spec: dict[str, object] = {"type": kind}
-        if world.chance(0.5):
+        if world.chance(0.5) or (arg.is_random_name and len(tool.args) > 1):
             spec["description"] = KIND_TEXT[arg.kind] + world.rng.choice(
                 ("", ".", f" of the {tool.thing or tool.name}", " to use")
             )
