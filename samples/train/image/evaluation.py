@@ -203,7 +203,7 @@ def evaluate(
     limit: int | None = None,
     steps: int = STEPS,
 ) -> dict[str, Any]:
-    """Generates, judges and draws; the figures go to `out`/evaluation.json too. `limit` takes the first prompts only."""
+    """Generates, judges and draws; the figures go to `out`/evaluation.json too. `limit` takes the first prompts."""
     out.mkdir(parents=True, exist_ok=True)
     device, result = next(judge.parameters()).device, {}
     if is_tuned:

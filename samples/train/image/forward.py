@@ -59,7 +59,8 @@ def block(b: Any, x: Tensor, cos: Tensor, sin: Tensor, time_ND: Tensor | None = 
     h = attend(b.attention, rms(x, b.attention_norm1.weight) * (1 + scale), cos, sin)
     x = x + gate.tanh() * rms(h, b.attention_norm2.weight)
     h = feed_forward(b.feed_forward, rms(x, b.ffn_norm1.weight) * (1 + ff_scale))
-    return x + ff_gate.tanh() * rms(h, b.ffn_norm2.weight)
+    out: Tensor = x + ff_gate.tanh() * rms(h, b.ffn_norm2.weight)
+    return out
 
 
 def time_features(model: Any, t_N: Tensor) -> Tensor:

@@ -7,14 +7,18 @@ that model and loads with diffusers alone.
 import json
 from pathlib import Path
 
+import diffusers
 import torch
 from diffusers import AutoencoderKL, ZImagePipeline, ZImageTransformer2DModel
-from transformers import Qwen3ForCausalLM
+from transformers import PreTrainedTokenizerBase, Qwen3ForCausalLM
 
 from samples.train.image.models import GUIDANCE, STEPS, scheduler
 from samples.train.image.text import HIDDEN_STATE, load_tokenizer
 
 CHAT_MODEL = "hemiola-tiny-chat"
+_TOKENIZER_CLASS = "PreTrainedTokenizerFast"
+_MACHINE_KEYS = ("backend", "is_local", "local_files_only")
+"""What transformers 5 adds to a saved tokenizer's configuration, and older versions do not know."""
 
 
 def assemble(
@@ -42,13 +46,13 @@ def save_shipped(pipeline: ZImagePipeline, folder: Path) -> None:
     pipeline.vae.to(torch.bfloat16).save_pretrained(folder / "vae")
     pipeline.transformer.to(torch.bfloat16).save_pretrained(folder / "transformer")
     pipeline.scheduler.save_pretrained(folder / "scheduler")
-    pipeline.tokenizer.save_pretrained(folder / "tokenizer")
+    _save_tokenizer(pipeline.tokenizer, folder / "tokenizer")
     index = {
         "_class_name": "ZImagePipeline",
-        "_diffusers_version": pipeline.config["_diffusers_version"],
+        "_diffusers_version": diffusers.__version__,
         "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
         "text_encoder": ["transformers", "Qwen3ForCausalLM"],
-        "tokenizer": ["transformers", type(pipeline.tokenizer).__name__],
+        "tokenizer": ["transformers", _TOKENIZER_CLASS],
         "transformer": ["diffusers", "ZImageTransformer2DModel"],
         "vae": ["diffusers", "AutoencoderKL"],
     }
@@ -58,3 +62,16 @@ def save_shipped(pipeline: ZImagePipeline, folder: Path) -> None:
     }
     for name, content in (("model_index.json", index), ("hemiola.json", declared)):
         (folder / name).write_text(json.dumps(content, indent=2) + "\n")
+
+
+def save_self_contained(pipeline: ZImagePipeline, folder: Path) -> None:
+    """The same with a copy of the chat model: diffusers alone loads it."""
+    save_shipped(pipeline, folder)
+    pipeline.text_encoder.to(torch.bfloat16).save_pretrained(folder / "text_encoder")
+
+
+def _save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    tokenizer.save_pretrained(folder)
+    path = folder / "tokenizer_config.json"
+    config = {key: value for key, value in json.loads(path.read_text()).items() if key not in _MACHINE_KEYS}
+    path.write_text(json.dumps({**config, "tokenizer_class": _TOKENIZER_CLASS}, indent=2) + "\n")
