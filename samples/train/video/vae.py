@@ -40,8 +40,8 @@ class Settings:
     replace_every: int = 400
     first_stage: float = 0.35
     evaluation: float = 0.06
-    frames_rate: float = 6e-3
-    clips_rate: float = 5e-3
+    frames_rate: float = 5e-3
+    clips_rate: float = 2e-3
     kl_weight: float = 2e-3
     evaluation_clips: int = 256
     uses_muon: bool = True
@@ -220,10 +220,10 @@ def train(
     left = settings.seconds * (1 - settings.evaluation) - clock.elapsed
     first = 0.0 if resume else left * settings.first_stage
     if first:
-        schedule = Schedule(first, settings.frames_rate, warmup_steps=60, decay_share=0.4)
+        schedule = Schedule(first, settings.frames_rate, warmup_steps=60, decay_share=0.6)
         trainer.stage("frames", lambda: pool.draw_frames(settings.frames_batch), schedule, clock)
     rest = settings.seconds * (1 - settings.evaluation) - clock.elapsed
-    schedule = Schedule(rest, settings.clips_rate, warmup_steps=60, decay_share=0.7)
+    schedule = Schedule(rest, settings.clips_rate, warmup_steps=60, decay_share=0.85)
     trainer.stage("clips", lambda: pool.draw_clips(settings.clips_batch), schedule, clock)
 
     torch.backends.cudnn.benchmark = False  # the evaluation's shapes come once each
