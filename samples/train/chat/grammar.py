@@ -126,7 +126,7 @@ def matcher(pattern: str) -> re.Pattern[str]:
     """Accepts (at least) every normalised text that `expand` can produce with placeholders in the slots, and `noise`."""
     body = "|".join(_regex(option) for option in parse(pattern))
     body = body.replace(r"\s+", r"\s*")
-    return re.compile(rf"(?:{_regex_of_noise(PREFIXES)})?\s*(?:{body})\s*(?:{_regex_of_noise(SUFFIXES)})?")
+    return re.compile(rf"(?:{_regex_of_noise(PREFIXES + CONTEXTS)})?\s*(?:{body})\s*(?:{_regex_of_noise(SUFFIXES)})?")
 
 
 def _regex_of_noise(texts: tuple[str, ...]) -> str:
@@ -144,13 +144,29 @@ SUFFIXES = (
     " right now", " today", " thx", ", thank you!", " when you can", " if possible", ", will you?", " :)", " asap",
 )  # fmt: skip
 
+CONTEXTS = tuple(
+    f"{opening} {thing}. "
+    for opening in (
+        "I am writing", "my friend works on", "we are preparing", "my class needs help with", "I am stuck with",
+        "my daughter is busy with", "today I finish", "our team makes", "yesterday I began", "I'm learning for",
+        "my boss wants to see", "somebody asked me about", "soon I have to hand in", "I have fun with",
+    )
+    for thing in (
+        "a report", "a letter", "a game", "the homework", "a quiz", "a presentation", "a small project", "a website",
+        "a test", "an article", "a birthday card", "the plan", "a puzzle", "a web shop", "a children's book", "a speech",
+    )
+)  # fmt: skip
+"""Sentences that have nothing to do with the request after them."""
+
 
 def noise(rng: Random, text: str) -> str:
     """Greetings and politeness around a wording, another case for its first letter, other closing punctuation."""
     roll = rng.random()
     if roll < 0.14:
         text = rng.choice(PREFIXES) + text
-    elif roll < 0.22 and text[-1:] in "?.!" and "\n" not in text:
+    elif roll < 0.21:
+        text = rng.choice(CONTEXTS) + text[:1].upper() + text[1:]
+    elif roll < 0.29 and text[-1:] in "?.!" and "\n" not in text:
         text = text[:-1] + rng.choice(SUFFIXES) + rng.choice((text[-1], ""))
     roll = rng.random()
     if roll < 0.45:
