@@ -1,12 +1,13 @@
 """The memory of one device: an arena of spans, leases and pages; prefix caches; the host tier; the ledger."""
 
-from .arena import Arena, Need
+from .arena import Arena
 from .host import HostCopy, HostTier
 from .lease import Lease, SharedLease
 from .ledger import Ledger
 from .pages import PageClass
 from .promises import Promise
 from .radix import Match, PrefixCache
+from .room import Need
 from .tree import ABSENT
 
 __all__ = [

@@ -11,11 +11,12 @@ from collections.abc import Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
 from ..step import Work
+from .host import HostTenant
 from .pages import PageClass
 
 
-class PageTenant(Protocol):
-    """Somebody who holds pages that may be evicted: a prefix cache."""
+class PageTenant(HostTenant, Protocol):
+    """Somebody who holds pages, and host copies of pages, that may be evicted: a prefix cache."""
 
     def num_evictable(self, page_class: PageClass) -> int:
         """Pages of the class that could be evicted, one after another."""

@@ -1,7 +1,7 @@
 """Free byte ranges of a buffer, merged, in address order. Knows offsets only, not what takes the ranges."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 
 ALIGNMENT = 256
 """Every lease starts at a multiple of this, in bytes."""
@@ -44,13 +44,10 @@ class Extents:
             best = min(at_end, at_start) if best is None else min(best, at_end, at_start)
         return None if best is None else -best[2]
 
-    def place_span(self, but: Container[int] = ()) -> int | None:
-        """The index of the lowest span that is wholly free and not among `but`."""
+    def whole_spans(self) -> Iterator[int]:
+        """Indices of the spans that are wholly free, the lowest first."""
         for start, end in self:
-            for index in range(-(-start // self.span_bytes), end // self.span_bytes):
-                if index not in but:
-                    return index
-        return None
+            yield from range(-(-start // self.span_bytes), end // self.span_bytes)
 
     def is_free(self, start: int, nbytes: int) -> bool:
         """Whether the whole range is free."""

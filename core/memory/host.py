@@ -3,7 +3,7 @@
 Copies are plain bytes of a tensor and come back bit-equal. Knows nothing of what they mean.
 """
 
-from collections.abc import Callable
+from typing import Protocol
 
 import torch
 
@@ -44,18 +44,29 @@ class HostCopy:
         return self._bytes.view(self._dtype).view(self._shape)
 
 
+class HostTenant(Protocol):
+    """Somebody whose copies are only a cache."""
+
+    def next_copy_price(self) -> float | None:
+        """The price of what `drop_copy` would release; None when there is nothing."""
+        ...
+
+    def drop_copy(self) -> None:
+        """Releases the cheapest copy, with what belongs to it."""
+        ...
+
+
 class HostTier:
     """`nbytes` of host memory; 0 means there is none and every `store` falls short.
 
-    `reclaim` are asked in turn, when a copy does not fit, to release copies that are only a cache:
-    each gets the bytes wanted and says whether it released any.
+    When a copy does not fit, tenants release copies that are only a cache, the cheapest first.
     """
 
     def __init__(self, nbytes: int, *, is_pinned: bool = False) -> None:
         self.nbytes = nbytes
         self.buffer = torch.empty(nbytes, dtype=torch.uint8, pin_memory=is_pinned)
         self.copies: dict[int, HostCopy] = {}
-        self.reclaim: list[Callable[[int], bool]] = []
+        self.tenants: list[HostTenant] = []
         self._extents = Extents(nbytes, max(nbytes, 1))
 
     @property
@@ -67,12 +78,19 @@ class HostTier:
         size = aligned(tensor.numel() * tensor.element_size())
         start = self._extents.place(size)
         while start is None:
-            if size > self.nbytes or not any(ask(size) for ask in self.reclaim):
+            if size > self.nbytes or not self._drop_cheapest():
                 return Shortfall(size)
             start = self._extents.place(size)
         self._extents.take(start, size)
         self.copies[start] = copy = HostCopy(self, start, tensor, owner)
         return copy
+
+    def _drop_cheapest(self) -> bool:
+        priced = ((tenant.next_copy_price(), tenant) for tenant in self.tenants)
+        found = min(((p, t) for p, t in priced if p is not None), key=lambda found: found[0], default=None)
+        if found is not None:
+            found[1].drop_copy()
+        return found is not None
 
     def check(self) -> None:
         """Asserts that every byte is either free or one copy's."""

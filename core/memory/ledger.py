@@ -1,41 +1,63 @@
-"""Who owns every byte of an arena, and whether the books are right. Reads the arena; changes nothing."""
+"""Who owns every byte of an arena, and whether the books are right. Reads them; changes nothing."""
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .arena import Arena
+from .host import HostTier
+from .lease import Lease
+from .pages import PageClass
+from .room import Room
 
 
 class Ledger:
-    """A snapshot: `owners[owner][kind]` is bytes; kinds are `general`, `host` and the names of page classes.
+    """The books at one moment.
 
-    A page with several owners counts for each of them.
+    Fields:
+        owners: bytes by owner and kind: `general`, `retiring`, `host`, or a page class. A page with two owners counts
+            for both.
+        kinds: bytes of the arena by kind; `free` is what nobody has, `unused` what is lost to rounding, straddling
+            pages and free pages in the spans of a class. They sum up to the arena.
     """
 
-    def __init__(self, arena: "Arena") -> None:
-        self._arena = arena
+    def __init__(self, room: Room, host: HostTier) -> None:
+        self._room = room
+        self._host = host
         self.owners: dict[str, Counter[str]] = defaultdict(Counter)
-        for lease in arena.leases.values():
-            self.owners[lease.owner]["retiring" if lease.is_released else "general"] += lease.nbytes
-        for page_class in arena.page_classes.values():
-            for names in page_class.held.values():
-                for name in names:
-                    self.owners[name][page_class.name] += page_class.page_bytes
-        for copy in arena.host.copies.values():
+        self.kinds: Counter[str] = Counter()
+        for segment in room.segments():
+            self._enter(segment.end - segment.start, segment.holder)
+        for page_class in room.page_classes.values():
+            self._enter_pages(page_class)
+        for copy in host.copies.values():
             self.owners[copy.owner]["host"] += copy.nbytes
 
+    def _enter(self, nbytes: int, holder: object) -> None:
+        if isinstance(holder, Lease):
+            kind = "retiring" if holder.is_released else "general"
+            self.kinds[kind] += holder.nbytes
+            self.kinds["unused"] += nbytes - holder.nbytes
+            self.owners[holder.owner][kind] += holder.nbytes
+        else:
+            self.kinds["free" if holder is None else "unused"] += nbytes
+
+    def _enter_pages(self, page_class: PageClass) -> None:
+        held, retiring = len(page_class.held) * page_class.page_bytes, page_class.num_retiring * page_class.page_bytes
+        self.kinds[page_class.name] += held
+        self.kinds["retiring"] += retiring
+        self.kinds["unused"] -= held + retiring
+        for names in page_class.held.values():
+            for name in names:
+                self.owners[name][page_class.name] += page_class.page_bytes
+
     def check(self) -> None:
-        """Asserts that no byte is lost or owned twice, and that tenants hold what they think they hold."""
-        arena = self._arena
+        """Asserts that no byte is lost or owned twice, and that everybody holds what he thinks he holds."""
         end = 0
-        for segment in arena.segments():
+        for segment in self._room.segments():
             assert segment.start >= end, f"Bytes {segment.start} to {end} are owned twice."
             assert segment.start == end, f"Bytes {end} to {segment.start} are lost."
             end = segment.end
-        assert end == arena.nbytes, f"Bytes {end} to {arena.nbytes} are lost or too many."
-        for page_class in arena.page_classes.values():
+        assert end == self._room.nbytes, f"Bytes {end} to {self._room.nbytes} are lost or too many."
+        for page_class in self._room.page_classes.values():
             page_class.check()
-        for tenant in arena.tenants:
+        for tenant in self._room.tenants:
             tenant.check()
-        arena.host.check()
+        self._host.check()

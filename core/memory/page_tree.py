@@ -12,7 +12,7 @@ from ..step import Shortfall, Work
 from .arena import Arena
 from .evict import PriceQueue
 from .host import HostCopy
-from .pages import PageClass
+from .pages import PageClass, take_together
 from .tree import ABSENT, Copies, Node, Pages, TokenIds, Tree
 
 
@@ -40,8 +40,7 @@ class PageTree(Tree):
         self._cold_leaves: PriceQueue[Node] = PriceQueue(self._rank_cold)
         for group, page_class in enumerate(self.groups):
             page_class.on_moved(partial(self._moved, group))
-        arena.tenants.append(self)
-        arena.host.reclaim.append(self._drop_coldest)
+        arena.add_tenant(self)
 
     # Adding
 
@@ -114,7 +113,7 @@ class PageTree(Tree):
                 else:
                     self._count(self._num_locked, step.entries[: step.num_warm], -1)
                     self._offer(step)
-        self._arena.version += 1
+        self._arena.became_evictable()
 
     def restore(self, path: list[Node]) -> list[Node]:
         """Brings cold entries of the path back to the device, as far as there is room; the path that is warm then."""
@@ -151,14 +150,12 @@ class PageTree(Tree):
 
     def _take_entry(self, copies: Copies) -> Pages | None:
         """A page for each copy; None, and nothing is taken, when one cannot be had."""
-        entry: list[int] = []
-        for group, copy in zip(self.groups, copies, strict=True):
-            taken = group.take(1, self.owner) if copy is not None else [ABSENT]
-            if isinstance(taken, Shortfall):
-                self._release_pages([tuple(entry) + (ABSENT,) * (len(self.groups) - len(entry))])
-                return None
-            entry += taken
-        return tuple(entry)
+        wanted = [group for group, copy in zip(self.groups, copies, strict=True) if copy is not None]
+        taken = take_together(wanted, 1, self.owner)
+        if isinstance(taken, Shortfall):
+            return None
+        pages = iter(taken)
+        return tuple(ABSENT if copy is None else next(pages)[0] for copy in copies)
 
     # Losing
 
@@ -220,20 +217,6 @@ class PageTree(Tree):
         del node.entries[num_entries:]
         node.token_ids = node.token_ids[: num_entries * self.page_len]
 
-    def _drop_coldest(self, _: int) -> bool:
-        """Drops the cheapest entry of the host tier; False when it has none of ours."""
-        found = self._cold_leaves.cheapest()
-        if found is None:
-            return False
-        node = found[1]
-        if len(node.entries) == 1:
-            self.forget(node)
-        else:
-            self._release_copies(cast(Copies, node.entries.pop()))
-            node.token_ids = node.token_ids[: -self.page_len]
-            self._offer(node)
-        return True
-
     def _store(self, entry: Pages) -> Copies | None:
         """Host copies of an entry's pages; None when there is no room."""
         copies: list[HostCopy | None] = []
@@ -265,6 +248,21 @@ class PageTree(Tree):
         self._arena.prices.evicted(price)
         self._evict_last(node)
         return True
+
+    def next_copy_price(self) -> float | None:
+        found = self._cold_leaves.cheapest()
+        return None if found is None else found[0]
+
+    def drop_copy(self) -> None:
+        found = self._cold_leaves.cheapest()
+        assert found is not None, "There is no copy to drop."
+        node = found[1]
+        if len(node.entries) == 1:
+            self.forget(node)
+        else:
+            self._release_copies(cast(Copies, node.entries.pop()))
+            node.token_ids = node.token_ids[: -self.page_len]
+            self._offer(node)
 
     # Inside: order
 

@@ -6,7 +6,7 @@ straddle the border of a span are never given out. Knows nothing of trees and re
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 
@@ -16,11 +16,12 @@ from .spans import FreePages
 
 
 class Land(Protocol):
-    """Where a class gets spans from: the arena."""
+    """Where a class gets spans from."""
 
     def became_free(self) -> None: ...
     def return_span(self, index: int) -> None: ...
-    def make_room_for_pages(self, page_class: "PageClass", count: int) -> bool: ...
+    def free_spans(self) -> Iterable[int]: ...
+    def make_for_pages(self, page_class: "PageClass", count: int) -> bool: ...
 
 
 class PageClass:
@@ -57,14 +58,17 @@ class PageClass:
     # Taking and giving back
 
     def take(self, count: int, owner: str) -> list[int] | Shortfall:
-        """`count` pages, each with one reference by `owner`; evicts as needed; all or nothing."""
+        """`count` pages, each with one reference by `owner`; evicts as needed; all or nothing.
+
+        Like any other lease it may move pages that were taken before: keep those where `on_moved` finds them.
+        """
         free = self._free.filling.free
         if count <= len(free):
             first = len(free) - count
             pages = free[first:]
             del free[first:]
             self._free.num_free -= count
-        elif self._free.num_free >= count or self._land.make_room_for_pages(self, count):
+        elif self.make_room(count):
             pages = self._pop(count)
         else:
             return Shortfall((count - self._free.num_free) * self.page_bytes, self.name)
@@ -72,6 +76,10 @@ class PageClass:
         for page in pages:
             owners[page] = [owner]
         return pages
+
+    def make_room(self, count: int) -> bool:
+        """Evicts until `count` pages are free; False when they cannot be."""
+        return self._free.num_free >= count or self._land.make_for_pages(self, count)
 
     def retain(self, pages: Iterable[int], owner: str) -> None:
         """One more reference to each page."""
@@ -148,9 +156,14 @@ class PageClass:
     # Counts and spans
 
     @property
-    def num_free(self) -> int:
-        """Pages of the class's own spans that can be taken without evicting anything."""
+    def num_ready(self) -> int:
+        """Free pages in the class's own spans."""
         return self._free.num_free
+
+    @property
+    def num_free(self) -> int:
+        """Pages that can be taken without evicting anything: those ready, and those of free spans."""
+        return self.num_ready + sum(len(self.ids_in(index)) for index in self._land.free_spans())
 
     @property
     def num_pages_possible(self) -> int:
@@ -172,6 +185,11 @@ class PageClass:
         if found.is_leaving or (self._retiring and not self._retiring.isdisjoint(found.ids)):
             return None
         return len(found.free)
+
+    @property
+    def is_leaving_spans(self) -> bool:
+        """Whether spans are on their way back to the arena: pages that moved away from them still retire."""
+        return bool(self._free.num_leaving)
 
     def add_span(self, index: int) -> None:
         """The arena gives the class a free span."""
@@ -253,3 +271,14 @@ class PageClass:
         for index in self._free.put(pages):
             self._land.return_span(index)
         self._land.became_free()
+
+
+def take_together(classes: Sequence[PageClass], count: int, owner: str) -> list[list[int]] | Shortfall:
+    """`count` pages of each class, all or nothing, so that no take moves what the one before it took."""
+    for _ in classes:  # room for one class may come out of another's
+        for page_class in classes:
+            if not page_class.make_room(count):
+                return Shortfall(count * page_class.page_bytes, page_class.name)
+        if all(page_class.num_ready >= count for page_class in classes):
+            return [cast(list[int], page_class.take(count, owner)) for page_class in classes]
+    return Shortfall(count * classes[0].page_bytes, classes[0].name)

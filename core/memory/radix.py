@@ -7,10 +7,11 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from ..step import Shortfall
 from .arena import Arena
 from .host import HostCopy
 from .page_tree import PageTree
-from .pages import PageClass
+from .pages import PageClass, take_together
 from .promises import Promise, PromiseBook
 from .tree import ABSENT, Node, Pages, TokenIds
 
@@ -153,6 +154,11 @@ class PrefixCache:
             cut.append(node)
             longest -= len(node.entries)
         return cut
+
+    def take(self, count: int, owner: str) -> list[Pages] | Shortfall:
+        """`count` pages of every group at once, as entries; all or nothing."""
+        taken = take_together(self.groups, count, owner)
+        return taken if isinstance(taken, Shortfall) else list(zip(*taken, strict=True))
 
     # Promises
 

@@ -39,6 +39,7 @@ class FreePages:
     Fields:
         filling: the span that pages are taken from; whoever takes from its `free` lowers `num_free`.
         num_free: pages that can be taken.
+        num_leaving: spans that go when their last page is free.
         spans: all spans of the class, by index.
     """
 
@@ -46,7 +47,7 @@ class FreePages:
         self.page_bytes = page_bytes
         self.span_bytes = span_bytes
         self.filling = PageSpan(-1, _NONE)
-        self.num_free = 0
+        self.num_free = self.num_leaving = 0
         self.spans: dict[int, PageSpan] = {}
         self._buckets: list[dict[int, PageSpan]] = [{} for _ in range(span_bytes // page_bytes + 1)]
 
@@ -85,6 +86,7 @@ class FreePages:
             if span.is_leaving:
                 if span.is_empty:
                     gone.append(span.index)
+                    self.num_leaving -= 1
                     del self.spans[span.index]
                 continue
             self.num_free += 1
@@ -98,15 +100,18 @@ class FreePages:
         span = self.spans[index]
         self._unfile(span)
         self.num_free -= len(span.free)
-        span.is_leaving = True
         if span.is_empty:
             del self.spans[index]
-        return span.is_empty
+            return True
+        span.is_leaving = True
+        self.num_leaving += 1
+        return False
 
     def readmit(self, index: int) -> None:
         """Offers the pages of a leaving span again."""
         span = self.spans[index]
         span.is_leaving = False
+        self.num_leaving -= 1
         self.num_free += len(span.free)
         self._file(span)
 

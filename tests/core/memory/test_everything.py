@@ -49,7 +49,7 @@ class World:
     num_moved: int = 0
 
     def __post_init__(self) -> None:
-        self.arena = Arena(64 * 1024, host_bytes=6 * 1024, clock=self.clock)
+        self.arena = Arena(64 * 1024, host_bytes=16 * 1024, clock=self.clock)
         groups = [self.arena.add_page_class(name, size) for name, size in (("a", 192), ("b", 320), ("c", 512))]
         self.caches = [PrefixCache(self.arena, groups[:2], PAGE_LEN), PrefixCache(self.arena, groups[2:], PAGE_LEN)]
         for page_class in groups:
@@ -70,7 +70,7 @@ class World:
 
     def mark(self, row: Row, position: int, group: int) -> int:
         """The byte that the keys and values of a position consist of: depends on all tokens up to it."""
-        return hash((row.namespace, tuple(row.token_ids[: position + 1]), group)) % 251
+        return hash((ord(row.namespace), tuple(row.token_ids[: position + 1]), group)) % 251
 
     def verify_row(self, row: Row) -> None:
         for position in range(row.num_computed):
@@ -114,17 +114,10 @@ class World:
         self.verify_row(row)
 
     def take(self, row: Row, count: int) -> list[tuple[int, ...]] | None:
-        taken: list[list[int]] = []
-        for page_class in row.cache.groups:
-            can = self.arena.can_lease(Need(pages={page_class.name: count}))
-            pages = page_class.take(count, row.id)
-            assert can or isinstance(pages, Shortfall)
-            if isinstance(pages, Shortfall):
-                for done, ids in zip(row.cache.groups, taken, strict=False):
-                    done.free(ids, row.id)
-                return None
-            taken.append(pages)
-        return list(zip(*taken, strict=True))
+        can = all(self.arena.can_lease(Need(pages={c.name: count})) for c in row.cache.groups)
+        pages = row.cache.take(count, row.id)
+        assert can or isinstance(pages, Shortfall)
+        return None if isinstance(pages, Shortfall) else pages
 
     def step(self) -> None:
         """A prefill chunk, or a decode once the prompt is computed."""
@@ -173,13 +166,13 @@ class World:
             cache.unpin("x", token_ids)
 
     def flush(self) -> None:
-        if self.pick(10) == 0:
+        if self.pick(20) == 0:
             self.caches[self.pick(2)].flush()
 
     # Leases
 
     def lease(self) -> None:
-        sizes = [1 + self.pick(6000) for _ in range(1 + self.pick(3))]
+        sizes = [1 + self.pick(5000) for _ in range(1 + self.pick(3))]
         can = self.arena.can_lease(Need(tuple(sizes)))
         leases = self.arena.lease_all(sizes, "general")
         if isinstance(leases, Shortfall):
@@ -256,11 +249,7 @@ class World:
         return f"r{self.num_made}"
 
     def operate(self) -> None:
-        (
-            self.admit, self.admit, self.step, self.step, self.step, self.finish, self.abort, self.pin, self.flush,
-            self.lease, self.release, self.share, self.unlock, self.unlock, self.park, self.resume, self.launch_media,
-            self.complete, self.complete, self.complete, self.ask,
-        )[self.pick(21)]()  # fmt: skip
+        OPERATIONS[self.pick(len(OPERATIONS))](self)
 
     def end(self) -> None:
         """All go home; every byte is free."""
@@ -284,6 +273,13 @@ class World:
         everything = self.arena.lease(self.arena.nbytes, "all")
         assert isinstance(everything, Lease)
         assert self.arena.host.num_free_bytes == self.arena.host.nbytes
+
+
+OPERATIONS = (
+    *(World.admit,) * 4, *(World.step,) * 9, *(World.finish,) * 2, World.abort, World.pin, World.flush,
+    World.lease, *(World.release,) * 2, *(World.share,) * 2, *(World.unlock,) * 3, World.park, *(World.resume,) * 2,
+    World.launch_media, *(World.complete,) * 6, World.ask,
+)  # fmt: skip
 
 
 @settings(max_examples=60, deadline=None)
