@@ -108,8 +108,9 @@ class Family(Generic[M]):
 
     def lines(self) -> Iterator[str]:
         """In the text format."""
-        yield f"# HELP {self.name} {self.help_text}"
-        yield f"# TYPE {self.name} {self.kind}"
+        sampled_name = f"{self.name}_total" if self.kind == "counter" else self.name
+        yield f"# HELP {sampled_name} {self.help_text}"
+        yield f"# TYPE {sampled_name} {self.kind}"
         for values, metric in list(self._metrics.items()):
             own = list(zip(self.labels, values, strict=True))
             for suffix, more, value in metric.samples():

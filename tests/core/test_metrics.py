@@ -56,6 +56,20 @@ def test_quantiles_are_upper_bounds() -> None:
     assert (histogram.quantile(0.5), histogram.quantile(0.75), histogram.quantile(0.99)) == (0.1, 1.0, math.inf)
 
 
+def test_every_sample_belongs_to_a_family_with_a_type() -> None:
+    metrics = EngineMetrics()
+    metrics.steps("chat", "decode").add()
+    metrics.running("chat").set(1)
+    metrics.request_s("chat").observe(1)
+    families = list(text_string_to_metric_families(metrics.render()))
+    kinds = {family.name: family.type for family in families if family.samples}
+    assert kinds == {
+        "hemiola_steps": "counter",
+        "hemiola_requests_running": "gauge",
+        "hemiola_request_seconds": "histogram",
+    }
+
+
 def test_wrong_labels_and_double_names_are_errors_of_ours() -> None:
     registry = Registry()
     steps = registry.counter("steps", "Steps.", "model", "phase")
