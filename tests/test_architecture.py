@@ -5,6 +5,7 @@ it belongs rather than widening a rule.
 """
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -31,6 +32,8 @@ MAY_IMPORT = {
 }
 # Third-party packages of the parts that must stay light; the other parts are free.
 MAY_USE = {"contracts": {"msgspec"}, "scheduler": {"msgspec", "numpy"}}
+# Import names that are not those of their distributions.
+IMPORTED_AS = {"PIL": "pillow", "flashinfer": "flashinfer_python", "cuda": "cuda_bindings"}
 WITHOUT_TORCH = sorted(CONTRACTS | RECORDS | {"hemiola", "hemiola.core.timeline", "hemiola.core.hub"})
 
 
@@ -120,6 +123,19 @@ def test_every_folder_of_code_is_a_package_that_ships() -> None:
     code = {folder for folder in folders if folder.parts and folder.parts[0] not in ("samples", "tests")}
     assert {folder.parts[0] for folder in code} == set(SHIPPED)
     assert [str(folder) for folder in sorted(code) if not (ROOT / folder / "__init__.py").is_file()] == []
+
+
+def test_every_package_that_is_used_is_a_declared_dependency() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = [*project["dependencies"], *project["optional-dependencies"]["cuda"]]
+    names = {re.split(r"[^\w-]", requirement)[0].replace("-", "_").lower() for requirement in declared}
+    undeclared = {
+        f"{source.path}: {top}"
+        for source, _ in of_shipped_folders()
+        for _, name in source.imports
+        if (top := third_party(name)) is not None and IMPORTED_AS.get(top, top).lower() not in names
+    }
+    assert undeclared == set()
 
 
 def test_files_of_the_package_that_are_no_code_are_listed_for_the_wheel() -> None:
