@@ -191,7 +191,7 @@ def train(shape: Shape, settings: Settings, options: argparse.Namespace) -> None
     chosen, steps = buckets(settings.batch, settings.scenes), []
     for bucket in chosen:
         pool = build_pool(source, vae, encoder, bucket)
-        hidden, length = encoder([""], bucket.slots)
+        hidden, length = encoder(encoder.tokenize([""]), bucket.slots)
         steps.append(trainer.step_of(bucket, pool, (hidden, length)))
         print(f"{bucket}: {len(pool.latents)} scenes after {clock.elapsed:.0f} s", flush=True)
     del encoder, vae

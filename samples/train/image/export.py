@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from diffusers import ZImagePipeline
 
-from samples.train.image.evaluation import MAX_SEQUENCE_LENGTH, load_trained
+from samples.train.image.evaluate import MAX_SEQUENCE_LENGTH, load_trained
 from samples.train.image.models import GUIDANCE, NATIVE_SIZE, STEPS
 from samples.train.image.pipeline import assemble, save_self_contained, save_shipped
 

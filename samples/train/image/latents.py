@@ -32,7 +32,7 @@ class Bucket:
 
 def buckets(batch: int, scenes: int) -> tuple[Bucket, ...]:
     """The native size first. Side buckets teach other sizes, and captions of up to 64 tokens."""
-    side = max(scenes // 12, 4)
+    side = max(scenes // 20, 4)
     return (
         Bucket(128, 128, SLOTS, 0.72, batch, scenes),
         Bucket(128, 128, 2 * SLOTS, 0.08, batch, side),
@@ -69,16 +69,16 @@ def encode_pictures(vae: AutoencoderKL, images_N3HW: Tensor, batch: int = 256) -
     return torch.cat(parts)
 
 
-def captioned(source: PictureSource, encoder: CaptionEncoder, scenes: list[Scene], slots: int) -> list[str | None]:
-    """A caption for each scene that fits the slots, worded up to ten times; None where none fitted."""
-    captions: list[str | None] = [None] * len(scenes)
+def captioned(
+    source: PictureSource, encoder: CaptionEncoder, scenes: list[Scene], slots: int
+) -> list[list[int] | None]:
+    """Ids of a caption that fits the slots for each scene, worded up to ten times; None where none fitted."""
+    captions: list[list[int] | None] = [None] * len(scenes)
     missing = list(range(len(scenes)))
     for _ in range(10):
-        worded = source.captions([scenes[i] for i in missing])
-        fits = [length <= slots for length in encoder.lengths(worded)]
-        for i, text, is_short in zip(missing, worded, fits, strict=True):
-            captions[i] = text if is_short else None
-        missing = [i for i, is_short in zip(missing, fits, strict=True) if not is_short]
+        for i, ids in zip(missing, encoder.tokenize(source.captions([scenes[i] for i in missing])), strict=True):
+            captions[i] = ids if len(ids) <= slots else None
+        missing = [i for i in missing if captions[i] is None]
         if not missing:
             break
     return captions
@@ -89,7 +89,7 @@ def build_pool(source: PictureSource, vae: AutoencoderKL, encoder: CaptionEncode
     scenes = source.scenes(bucket.scenes)
     wordings = list(zip(*(captioned(source, encoder, scenes, bucket.slots) for _ in range(WORDINGS)), strict=True))
     scenes = [scene for scene, captions in zip(scenes, wordings, strict=True) if None not in captions]
-    fitting = [text for captions in wordings if None not in captions for text in captions if text is not None]
+    fitting = [ids for captions in wordings if None not in captions for ids in captions if ids is not None]
     text, lengths = encoder(fitting, bucket.slots)
     parts = []
     for first in range(0, len(scenes), 4096):

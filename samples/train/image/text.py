@@ -46,24 +46,26 @@ def load_encoder(folder: Path, device: torch.device) -> Qwen3ForCausalLM:
 
 
 class CaptionEncoder:
-    """Captions to padded hidden states, many at a time."""
+    """Captions to ids to padded hidden states, many at a time."""
 
     def __init__(self, folder: Path, device: torch.device) -> None:
         self.tokenizer, self.model, self.device = load_tokenizer(folder), load_encoder(folder, device), device
         self.width: int = self.model.config.hidden_size
+        self._fast = self.tokenizer.backend_tokenizer
+        self._fast.no_padding()
+        self._fast.no_truncation()
 
-    def lengths(self, captions: Sequence[str]) -> list[int]:
-        """Tokens of each caption, template included."""
-        ids = self.tokenizer([prompt_text(text) for text in captions], add_special_tokens=False)["input_ids"]
-        return [len(row) for row in ids]
+    def tokenize(self, captions: Sequence[str]) -> list[list[int]]:
+        """Ids of each caption within its template (by the library below transformers, which is far faster in bulk)."""
+        texts = [prompt_text(caption) for caption in captions]
+        return [row.ids for row in self._fast.encode_batch(texts, add_special_tokens=False)]
 
     @torch.no_grad()
-    def __call__(self, captions: Sequence[str], slots: int, batch: int = 1024) -> tuple[Tensor, Tensor]:
-        """(hidden states [N, slots, D], lengths [N]); a caption beyond `slots` tokens raises ValueError.
+    def __call__(self, rows: Sequence[list[int]], slots: int, batch: int = 1024) -> tuple[Tensor, Tensor]:
+        """Ids to (hidden states [N, slots, D], lengths [N]); a caption beyond `slots` tokens raises ValueError.
 
         Attention is causal and padding is on the right, so that no mask is needed.
         """
-        rows = self.tokenizer([prompt_text(text) for text in captions], add_special_tokens=False)["input_ids"]
         longest = max(map(len, rows))
         if longest > slots:
             raise ValueError(f"a caption has {longest} tokens, more than {slots}")

@@ -34,7 +34,7 @@ class Settings:
     pool: int = 40_000
     replaced: int = 2_000
     replace_every: int = 500
-    rate: float = 2.5e-3
+    rate: float = 3e-3
     kl_weight: float = 1e-3
     noise: float = 0.25
     evaluation_pictures: int = 500

@@ -1,11 +1,11 @@
 """Measures a trained image model on the committed prompts, as stock diffusers runs it.
 
-    python -m samples.train.image.evaluation --vae DIR --dit DIR --text-encoder DIR --judge DIR --out DIR
+    python -m samples.train.image.evaluate FOLDER --text-encoder DIR --judge DIR --out DIR
 
 writes `evaluation.json` and, not picked, the pictures of the first prompts of the file (`grid.png`) and of other sizes
-(`sizes.png`). `--pipeline FOLDER` (the folder that ships) stands for --vae and --dit. Beside each figure of the model
-stands the same figure for real renders of the same scenes, and for those after the model's own autoencoder, because the
-judge errs too. `--tune` chooses the guidance scale on other prompts first.
+(`sizes.png`). FOLDER is the one that ships; `--vae DIR --dit DIR` stand for it while training. Beside each figure of
+the model stands the same figure for real renders of the same scenes, and for those after the model's own autoencoder,
+because the judge errs too. `--tune` chooses the guidance scale on other prompts first.
 """
 
 import argparse
@@ -230,9 +230,9 @@ def evaluate(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--vae", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?", help="the folder that ships")
+    parser.add_argument("--vae", type=Path, help="instead of the folder, with --dit")
     parser.add_argument("--dit", type=Path)
-    parser.add_argument("--pipeline", type=Path, help="the folder that ships, instead of --vae and --dit")
     parser.add_argument("--text-encoder", type=Path, required=True, help="folder of the chat model")
     parser.add_argument("--judge", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
@@ -242,12 +242,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
-    if options.pipeline:
-        vae, transformer = load_folder(options.pipeline)
+    if options.folder:
+        vae, transformer = load_folder(options.folder)
     elif options.vae and options.dit:
         vae, transformer, _ = load_trained(options.vae, options.dit)
     else:
-        parser.error("give --pipeline, or --vae and --dit")
+        parser.error("give the folder, or --vae and --dit")
     device = torch.device(options.device)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     pipe = assemble(vae, transformer, options.text_encoder, device, dtype)
