@@ -225,7 +225,7 @@ def train(
     clock = Clock()
     seed += round(1000 * settings.schedule_start)  # a later part of the schedule sees other clips
     torch.manual_seed(seed)
-    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.set_float32_matmul_precision("high")
     model, tokenizer, record = start_model(shape, resume)
     trainer = Trainer(model, settings, device)
     pools = make_pools(vae, tokenizer, settings, seed, device)
