@@ -12,6 +12,18 @@ def aligned(nbytes: int) -> int:
     return max(-(-nbytes // ALIGNMENT), 1) * ALIGNMENT
 
 
+def num_whole_spans(start: int, end: int, span_bytes: int) -> int:
+    """Spans that lie wholly in [start, end)."""
+    return max(end // span_bytes + (-start // span_bytes), 0)
+
+
+def place_in(start: int, end: int, nbytes: int, span_bytes: int) -> int:
+    """At which end of a range a run leaves more whole spans: a high address unless the low one leaves more."""
+    left_below = num_whole_spans(start, end - nbytes, span_bytes)
+    left_above = num_whole_spans(start + nbytes, end, span_bytes)
+    return start if left_above > left_below else end - nbytes
+
+
 class Extents:
     """Which ranges of [0, nbytes) are free. Neighbours are always merged.
 
@@ -36,12 +48,15 @@ class Extents:
         """Where a run of `nbytes` best goes: few free spans broken, then a tight hole, then a high address."""
         best: tuple[int, int, int] | None = None
         for start, end in self:
-            if end - start < nbytes:
-                continue
-            whole = self._whole_spans(start, end)
-            at_end = (whole - self._whole_spans(start, end - nbytes), end - start, nbytes - end)
-            at_start = (whole - self._whole_spans(start + nbytes, end), end - start, -start)
-            best = min(at_end, at_start) if best is None else min(best, at_end, at_start)
+            if end - start >= nbytes:
+                at = place_in(start, end, nbytes, self.span_bytes)
+                num_broken = (
+                    num_whole_spans(start, end, self.span_bytes)
+                    - num_whole_spans(start, at, self.span_bytes)
+                    - num_whole_spans(at + nbytes, end, self.span_bytes)
+                )
+                found = (num_broken, end - start, -at)
+                best = found if best is None else min(best, found)
         return None if best is None else -best[2]
 
     def whole_spans(self) -> Iterator[int]:
@@ -80,6 +95,3 @@ class Extents:
         else:
             self._starts.insert(i, start)
             self._ends.insert(i, end)
-
-    def _whole_spans(self, start: int, end: int) -> int:
-        return max(end // self.span_bytes + (-start // self.span_bytes), 0)

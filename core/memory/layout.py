@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from .extents import place_in
+
 
 class Segment(NamedTuple):
     """Bytes [start, end).
@@ -36,8 +38,8 @@ class Layout:
         self.spare = dict(spare)
         self.span_bytes = span_bytes
 
-    def place_run(self, nbytes: int) -> list[Segment] | None:
-        """Takes `nbytes` at the start of the cheapest run of segments; which ones must be cleared for it.
+    def place_run(self, nbytes: int) -> tuple[int, list[Segment]] | None:
+        """Takes `nbytes` at one end of the cheapest run of segments; (offset, which ones must be cleared for it).
 
         Of equal costs the shortest run is chosen. None when everything is blocked.
         """
@@ -51,9 +53,9 @@ class Layout:
         if best is None:
             return None
         chosen = self.segments[best[2] : best[3]]
-        start = chosen[0].start
+        start = place_in(chosen[0].start, chosen[-1].end, nbytes, self.span_bytes)
         self._take(chosen, [(start, start + nbytes)])
-        return chosen
+        return start, chosen
 
     def place_spans(
         self, page_class: str, num_pages: int, pages_in: Sequence[int], max_cost_per_page: float = math.inf

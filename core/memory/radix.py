@@ -275,6 +275,11 @@ class PrefixCache:
     # Figures
 
     @property
+    def owner(self) -> str:
+        """Its name in the ledger."""
+        return self._tree.owner
+
+    @property
     def num_tokens(self) -> int:
         """Cached on the device at the moment."""
         return self._tree.num_warm_entries * self.page_len

@@ -232,11 +232,11 @@ class Room:
         starts: dict[int, int] = {}
         to_clear: list[Segment] = []
         for i in _largest_first(sizes):
-            segments = layout.place_run(aligned(sizes[i]))
-            if segments is None:
+            placed = layout.place_run(aligned(sizes[i]))
+            if placed is None:
                 return Shortfall(sizes[i])
-            starts[i] = segments[0].start
-            to_clear += segments
+            starts[i] = placed[0]
+            to_clear += placed[1]
         is_cleared = self._clear(to_clear)
         runs = [(starts[i], aligned(nbytes)) for i, nbytes in enumerate(sizes)]
         if not all(self._extents.is_free(*run) for run in runs):
