@@ -123,3 +123,14 @@ def _load_generic(
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
+
+
+def has_language_head(source: Path | Any) -> bool:
+    """Whether the model can generate text: bare encoders say so in their architecture's name.
+
+    Raises:
+        UnsupportedModel: the config cannot be read.
+    """
+    config = _read_config(source) if isinstance(source, Path) else source
+    architecture = next(iter(getattr(config, "architectures", None) or ()), "")
+    return not architecture.endswith("Model") or architecture.endswith("LMHeadModel")

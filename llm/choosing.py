@@ -1,0 +1,90 @@
+"""From logits to tokens, and to the log probabilities that were asked for. The seam between forward and sampling.
+
+Shape suffixes: R rows, V vocabulary, K likeliest tokens.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..core.events import TopLogprob
+from ..core.request import Sampling
+from ..kernels.sampling import Draw, Sampler
+from .random_stream import uniforms
+
+
+class Asked(NamedTuple):
+    """A row's sampling parameters, and how many tokens were sampled for it before."""
+
+    sampling: Sampling
+    counter: int
+
+
+class LogProbs(NamedTuple):
+    """Of the rows that asked: log probabilities of the chosen tokens [N], and of the likeliest [N, K] with their ids.
+
+    `rows` are indices into the step's sampled rows.
+    """
+
+    rows: list[int]
+    chosen: Tensor
+    top: Tensor
+    top_ids: Tensor
+
+
+class Chosen(NamedTuple):
+    """Tokens of the step's sampled rows, int64 [R] on the device; log probabilities if any row asked."""
+
+    tokens_R: Tensor
+    log_probs: LogProbs | None
+
+
+def choose(sampler: type[Sampler], logits_RV: Tensor, asked: Sequence[Asked]) -> Chosen:
+    """One token per row; each depends on nothing but its row."""
+    drawn = [i for i, (sampling, _) in enumerate(asked) if sampling.temperature > 0]
+    if not drawn:
+        tokens_R = sampler.greedy(logits_RV)
+    elif len(drawn) == len(asked):
+        tokens_R = sampler.sample(logits_RV, _draw(asked, logits_RV.device))
+    else:
+        tokens_R = sampler.greedy(logits_RV)
+        index = torch.tensor(drawn, device=logits_RV.device)
+        draw = _draw([asked[i] for i in drawn], logits_RV.device)
+        tokens_R.index_copy_(0, index, sampler.sample(logits_RV.index_select(0, index), draw))
+    return Chosen(tokens_R, _log_probs(logits_RV, tokens_R, asked))
+
+
+def _draw(asked: Sequence[Asked], device: torch.device) -> Draw:
+    samplings = [sampling for sampling, _ in asked]
+    numbers = uniforms([sampling.seed for sampling in samplings], [counter for _, counter in asked])
+    floats = np.array([(s.temperature, s.top_p) for s in samplings], dtype=np.float32)
+    temperature_R, top_p_R = torch.from_numpy(floats).to(device).unbind(1)
+    top_k_R = torch.tensor([s.top_k for s in samplings], device=device)
+    return Draw(temperature_R, top_p_R, top_k_R, torch.from_numpy(numbers).to(device))
+
+
+def _log_probs(logits_RV: Tensor, tokens_R: Tensor, asked: Sequence[Asked]) -> LogProbs | None:
+    """Natural logarithms, of the distribution before temperature and filters."""
+    rows = [i for i, (sampling, _) in enumerate(asked) if sampling.logprobs is not None]
+    if not rows:
+        return None
+    index = torch.tensor(rows, device=logits_RV.device)
+    all_NV = torch.log_softmax(logits_RV.index_select(0, index), -1)
+    most = max(asked[i].sampling.logprobs or 0 for i in rows)
+    top = all_NV.topk(min(most, all_NV.shape[1]), -1)
+    chosen_N = all_NV.gather(1, tokens_R.index_select(0, index)[:, None])[:, 0]
+    return LogProbs(rows, chosen_N, top.values, top.indices)
+
+
+def log_prob_lists(log_probs: LogProbs, asked: Sequence[Asked]) -> dict[int, tuple[float, tuple[TopLogprob, ...]]]:
+    """Row -> (log probability of the token, the likeliest tokens), on the host."""
+    chosen, top, top_ids = log_probs.chosen.tolist(), log_probs.top.tolist(), log_probs.top_ids.tolist()
+    found = {}
+    for n, row in enumerate(log_probs.rows):
+        count = asked[row].sampling.logprobs or 0
+        likeliest = tuple(map(TopLogprob, top_ids[n][:count], top[n][:count]))
+        found[row] = (chosen[n], likeliest)
+    return found

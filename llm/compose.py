@@ -1,0 +1,112 @@
+"""From the rows of a step to the flat tensors of one forward: decodes first, then prefill chunks.
+
+All metadata is computed on the host with a few vector operations, whatever the number of rows.
+Shape suffixes: T tokens, R rows.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..kernels.attention import Ints, PagedRows
+from .rows import RowTable
+from .state import LanguageState
+
+
+class Chunk(NamedTuple):
+    """The next `num_new` tokens of a state; `is_last` when a token is sampled behind them."""
+
+    state: LanguageState
+    num_new: int
+    is_last: bool
+
+
+class StepInputs(NamedTuple):
+    """What a forward takes.
+
+    Fields:
+        rows: for the attention backend.
+        token_ids_T, positions_T, page_idx_T, offset_T: of all tokens, on the device.
+        sampled_R: index into T of the tokens behind which one is sampled; None when that is all of them.
+        sampled_rows_R: request rows of those, on the device.
+    """
+
+    rows: PagedRows
+    token_ids_T: Tensor
+    positions_T: Tensor
+    page_idx_T: Tensor
+    offset_T: Tensor
+    sampled_R: Tensor | None
+    sampled_rows_R: Tensor
+
+
+def compose(
+    decodes: Sequence[LanguageState], chunks: Sequence[Chunk], table: RowTable, page_len: int, device: torch.device
+) -> StepInputs:
+    """The inputs of a step. Decodes should come in order of length, so that they fall into few groups.
+
+    Args:
+        decodes: states with one token to compute, behind which one is sampled.
+        chunks: longer (or unsampled) pieces of prompts.
+    """
+    num_decodes = len(decodes)
+    starts = [state.num_computed for state in decodes]
+    rows = [state.row for state in decodes]
+    lens = [1] * num_decodes
+    for state, num_new, _ in chunks:
+        starts.append(state.num_computed)
+        rows.append(state.row)
+        lens.append(num_new)
+    row_R, start_R, len_R = (np.array(ints, dtype=np.int64) for ints in (rows, starts, lens))
+    context_R = start_R + len_R
+    if chunks:
+        first_R = np.cumsum(len_R) - len_R
+        position_T = np.arange(int(context_R[-1] - start_R[-1] + first_R[-1])) + np.repeat(start_R - first_R, len_R)
+        row_T = np.repeat(row_R, len_R)
+    else:
+        position_T, row_T = start_R, row_R
+    page_T, offset_T = np.divmod(position_T, page_len)
+    num_pages = int(-(-context_R.max() // page_len))
+    sampled = [*range(num_decodes)]
+    if chunks:
+        last_R = np.cumsum(len_R) - 1
+        sampled += [int(last_R[num_decodes + i]) for i, chunk in enumerate(chunks) if chunk.is_last]
+    sampled_rows = [*rows[:num_decodes], *(chunk.state.row for chunk in chunks if chunk.is_last)]
+    return StepInputs(
+        PagedRows(num_decodes, lens, context_R, table.pages[row_R, :num_pages]),
+        _token_ids(decodes, chunks, table, device),
+        _to(position_T, device),
+        _to(table.pages[row_T, page_T], device),
+        _to(offset_T, device),
+        _to(np.array(sampled, dtype=np.int64), device) if chunks else None,
+        _to(np.array(sampled_rows, dtype=np.int64), device),
+    )
+
+
+def _token_ids(
+    decodes: Sequence[LanguageState], chunks: Sequence[Chunk], table: RowTable, device: torch.device
+) -> Tensor:
+    """Tokens that the host knows, and in the places of those in flight what the device sampled last for their rows."""
+    ids: list[int] = []
+    in_flight: list[tuple[int, int]] = []
+    for i, state in enumerate(decodes):
+        if state.num_computed < len(state.token_ids):
+            ids.append(state.token_ids[state.num_computed])
+        else:
+            ids.append(0)
+            in_flight.append((i, state.row))
+    for state, num_new, _ in chunks:
+        ids += state.token_ids[state.num_computed : state.num_computed + num_new]
+    ids_T = _to(np.array(ids, dtype=np.int64), device)
+    if in_flight:
+        place_R, row_R = _to(np.array(in_flight, dtype=np.int64), device).unbind(1)
+        ids_T.index_copy_(0, place_R, table.newest.index_select(0, row_R))
+    return ids_T
+
+
+def _to(ints: Ints, device: torch.device) -> Tensor:
+    tensor = torch.from_numpy(ints)
+    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)

@@ -1,0 +1,252 @@
+"""Steps over tokens: plans, computes and delivers prefill chunks and decodes of one model's requests.
+
+The runner decides whose step it is; this file knows how one is made. A state advances in `launch`, after all that can
+fail; `collect` only delivers.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+import torch
+from torch import Tensor
+
+from ..core.events import Event, Finished, Token, Usage
+from ..core.step import Batch, Pending, Shortfall, Slot, StepOutput, Tokens, Work
+from ..kernels.attention import PagedAttention
+from ..kernels.kv_store import KvStore
+from ..kernels.sampling import Sampler
+from .attend import PagedAttend
+from .choosing import Asked, Chosen, choose, log_prob_lists
+from .compose import Chunk, compose
+from .kv_cache import KvCache
+from .models.base import LanguageModel
+from .pending import Stopwatch
+from .rows import RowTable
+from .state import LanguageState, Served, chunk_work
+
+_by_length = attrgetter("num_computed")
+
+
+@dataclass(slots=True)
+class TokenStep:
+    """A planned or launched step.
+
+    Fields:
+        decodes, chunks: its rows.
+        grown: who took pages for it, and how many pages they had before.
+        sampled: states that get a token, in order of the chosen ones; `asked` are their parameters.
+        chosen: their tokens, once launched.
+        slot: where it was launched.
+    """
+
+    decodes: list[LanguageState]
+    chunks: list[Chunk]
+    grown: list[tuple[LanguageState, int]]
+    sampled: list[LanguageState] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
+    chosen: Chosen | None = None
+    slot: Slot | None = None
+
+
+class TokenSteps:
+    """Makes steps of one model over its pages.
+
+    Args:
+        max_tokens: of one step.
+        states: all running requests by id, kept by the runner.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        kv: KvCache,
+        served: Served,
+        *,
+        attention: PagedAttention,
+        store: type[KvStore],
+        sampler: type[Sampler],
+        device: torch.device,
+        max_tokens: int,
+        states: Mapping[str, LanguageState],
+    ) -> None:
+        self._states = states
+        self._model = model
+        self._kv = kv
+        self._served = served
+        self._attention = attention
+        self._store = store
+        self._sampler = sampler
+        self._device = device
+        self._max_tokens = max_tokens
+        self._layer_pages: list[Tensor] = list(kv.view.unbind(1))
+        self.table = RowTable(device, kv.arena.clock)
+
+    # Planning
+
+    def plan(self, states: Sequence[LanguageState], quantum: Tokens) -> Batch | Shortfall:
+        """As many states, in their order, as tokens and pages allow; a Shortfall when the first does not fit."""
+        budget = min(quantum.max, self._max_tokens)
+        step = TokenStep([], [], [])
+        planned: list[LanguageState] = []
+        page_len, context_tokens = self._served.page_len, 0
+        prefill = Work()
+        shortfall: Shortfall | None = None
+        for state in states:
+            if budget <= 0:
+                break
+            if state.memory.waits is not None and not self.begin(state, may_wait=bool(planned)):
+                continue
+            start = state.num_computed
+            num_new = min(state.target_len - start, budget)
+            if start + num_new > len(state.memory.pages) * page_len:
+                shortfall = self._grow(state, start + num_new, step)
+                if shortfall is not None:
+                    if not planned:
+                        return shortfall
+                    continue
+            planned.append(state)
+            budget -= num_new
+            if start + 1 == state.target_len and state.memory.tail is None:
+                step.decodes.append(state)
+                context_tokens += start + 1
+            else:
+                step.chunks.append(Chunk(state, num_new, start + num_new == state.target_len))
+                prefill = prefill.plus(chunk_work(start, num_new))
+        num_decodes = len(step.decodes)
+        work = prefill.plus(Work(num_decodes, num_decodes, context_tokens, context_tokens))
+        key = self._served.mixed_key if step.chunks else self._served.decode_key
+        return Batch(planned, work, key, quantum, step)
+
+    def begin(self, state: LanguageState, *, may_wait: bool = True) -> bool:
+        """Takes up what others have computed of the prompt and promises the rest; False if it waits for somebody.
+
+        It waits only for those who are at least as urgent: never for a promise that the scheduler keeps back.
+        """
+        memory = state.memory
+        state.num_computed = state.num_cached = self._kv.look_up(memory, state.request.token_ids)
+        if may_wait and memory.waits is not None and memory.waits.waits_for is not None:
+            other = self._states.get(memory.waits.waits_for.owner)
+            if other is not None and (other.priority, other.due_s) <= (state.priority, state.due_s):
+                return False
+        self._kv.promise(memory, state.request.token_ids)
+        return True
+
+    def _grow(self, state: LanguageState, num_tokens: int, step: TokenStep) -> Shortfall | None:
+        before = len(state.memory.pages)
+        shortfall = self._kv.grow(state.memory, self._kv.pages_for(num_tokens))
+        if shortfall is None:
+            step.grown.append((state, before))
+        return shortfall
+
+    def cancel(self, step: TokenStep) -> None:
+        for state, before in step.grown:
+            self._kv.shrink(state.memory, before)
+        step.grown.clear()
+
+    # Launching
+
+    def launch(self, step: TokenStep, slot: Slot) -> Pending:
+        stopwatch = Stopwatch(self._device)
+        with torch.inference_mode():
+            self._prepare_pages(step)
+            step.decodes.sort(key=_by_length)
+            inputs = compose(step.decodes, step.chunks, self.table, self._served.page_len, self._device)
+            step.sampled = [*step.decodes, *(chunk.state for chunk in step.chunks if chunk.is_last)]
+            step.asked = [Asked(s.request.sampling, s.target_len - len(s.request.token_ids)) for s in step.sampled]
+            attend = PagedAttend(
+                self._store,
+                self._attention,
+                self._layer_pages,
+                self._attention.plan(inputs.rows),
+                inputs.page_idx_T,
+                inputs.offset_T,
+            )
+            logits_RV = self._model.forward(inputs.token_ids_T, inputs.positions_T, attend, inputs.sampled_R)
+            if step.sampled:
+                chosen = choose(self._sampler, logits_RV, step.asked)
+                self.table.newest.index_copy_(0, inputs.sampled_rows_R, chosen.tokens_R)
+                step.chosen = chosen if self._device.type == "cpu" else _to_host(chosen)
+        step.slot = slot
+        self._advance(step, slot.now_s)
+        return stopwatch.stop()
+
+    def _prepare_pages(self, step: TokenStep) -> None:
+        """Rows' page tables, clean new pages, and copies of shared tails."""
+        new: list[int] = []
+        for state, before in step.grown:
+            memory = state.memory
+            if state.row < 0:
+                state.row = self.table.take()
+                self.table.set_pages(state.row, 0, memory.pages)
+            else:
+                self.table.set_pages(state.row, before, memory.pages[before:])
+            new += memory.pages[before:]
+        if new and self._attention.needs_clean_pages:
+            self._kv.clear(new)
+        for state, _, _ in step.chunks:
+            if state.memory.tail is not None:
+                self._kv.copy_tail(state.memory)
+
+    def _advance(self, step: TokenStep, now_s: float) -> None:
+        for state in step.decodes:
+            state.num_computed += 1
+            state.target_len += 1
+            state.num_steps += 1
+            state.last_token_s = now_s
+            promise = state.memory.promise
+            if promise is not None and promise.is_open:
+                self._kv.launched(state.memory, state.num_computed)
+        for state, num_new, is_last in step.chunks:
+            state.memory.tail = None
+            state.num_computed += num_new
+            state.num_steps += 1
+            if is_last:
+                state.target_len += 1
+                state.last_token_s = now_s
+            self._kv.launched(state.memory, state.num_computed)
+
+    # Collecting
+
+    def collect(self, step: TokenStep) -> list[StepOutput]:
+        """Tokens, and the ends of those that have one. Rows of states that have ended are passed over."""
+        if step.chosen is None:
+            return []
+        log_probs = step.chosen.log_probs
+        found = log_prob_lists(log_probs, step.asked) if log_probs is not None else {}
+        outputs = []
+        for i, (state, token_id) in enumerate(zip(step.sampled, step.chosen.tokens_R.tolist(), strict=True)):
+            if state.row < 0:
+                continue
+            state.token_ids.append(token_id)
+            request = state.request
+            if token_id in request.sampling.stop_token_ids:
+                outputs.append(StepOutput(state, (finished(state, "stop", token_id),), True))
+                continue
+            log_prob, likeliest = found.get(i, (None, ()))
+            token = Token(request.id, token_id, log_prob, likeliest)
+            if len(state.token_ids) == state.max_len:
+                outputs.append(StepOutput(state, (token, finished(state, "length")), True))
+            else:
+                outputs.append(StepOutput(state, (token,)))
+        return outputs
+
+
+def finished(state: LanguageState, reason: str, stop_reason: int | None = None) -> Event:
+    """The good end. A token that ended the answer counts as generated, although it is not shown."""
+    usage = Usage(state.prompt_len, state.num_cached, state.num_generated, state.num_steps)
+    return Finished(state.id, "length" if reason == "length" else "stop", usage, stop_reason)
+
+
+def _to_host(chosen: Chosen) -> Chosen:
+    """Copies behind the step, into pinned memory; read after it is done."""
+
+    def copied(tensor: Tensor) -> Tensor:
+        return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True)
+
+    log_probs = chosen.log_probs
+    if log_probs is not None:
+        log_probs = log_probs._replace(
+            chosen=copied(log_probs.chosen), top=copied(log_probs.top), top_ids=copied(log_probs.top_ids)
+        )
+    return Chosen(copied(chosen.tokens_R), log_probs)
