@@ -41,6 +41,7 @@ def main() -> None:
     parser.add_argument("--dit", type=Path, required=True)
     parser.add_argument("--text-encoder", type=Path, required=True, help="folder of the chat model")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--guidance", type=float, default=GUIDANCE, help="the default that hemiola.json declares")
     parser.add_argument("--self-contained", action="store_true")
     parser.add_argument("--speed", action="store_true")
     options = parser.parse_args()
@@ -49,7 +50,7 @@ def main() -> None:
     if options.speed:
         torch.set_num_threads(1)
         print(f"{seconds_per_picture(pipe):.2f} s a picture, one thread, float32")
-    (save_self_contained if options.self_contained else save_shipped)(pipe, options.out)
+    (save_self_contained if options.self_contained else save_shipped)(pipe, options.out, options.guidance)
     size = sum(path.stat().st_size for path in options.out.rglob("*") if path.is_file())
     print(f"{options.out}: {size / 1e6:.2f} MB")
 

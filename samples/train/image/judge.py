@@ -174,7 +174,7 @@ def judge_loss(maps: Tensor, ground: Tensor, targets: Targets) -> Tensor:
     p = maps[:, 0].sigmoid().clamp(1e-4, 1 - 1e-4)
     focal = -is_centre * (1 - p) ** 2 * p.log() - (1 - is_centre) * (1 - goal) ** 4 * p**2 * (1 - p).log()
     loss = focal.sum((1, 2)).mean()
-    weight = (nearness_NSKK.max(1).values > 0.5).float()
+    weight = ((dx.abs() < 1.6 / CELLS) & (dy.abs() < 1.6 / CELLS)).any(1).float()  # the cells that `_read` averages
     weight = weight / weight.sum().clamp(min=1)
     for logits, labels in (
         (maps[:, 1 : 1 + len(THINGS)], targets.things_NS),

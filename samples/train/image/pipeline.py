@@ -40,7 +40,7 @@ def assemble(
     return pipeline.to(device, dtype)
 
 
-def save_shipped(pipeline: ZImagePipeline, folder: Path) -> None:
+def save_shipped(pipeline: ZImagePipeline, folder: Path, guidance: float = GUIDANCE) -> None:
     """The folder that ships: everything but the text encoder's weights, in bfloat16."""
     folder.mkdir(parents=True, exist_ok=True)
     pipeline.vae.to(torch.bfloat16).save_pretrained(folder / "vae")
@@ -58,15 +58,15 @@ def save_shipped(pipeline: ZImagePipeline, folder: Path) -> None:
     }
     declared = {
         "text_encoder": {"shares": CHAT_MODEL, "hidden_state": HIDDEN_STATE},
-        "defaults": {"num_inference_steps": STEPS, "guidance_scale": GUIDANCE},
+        "defaults": {"num_inference_steps": STEPS, "guidance_scale": guidance},
     }
     for name, content in (("model_index.json", index), ("hemiola.json", declared)):
         (folder / name).write_text(json.dumps(content, indent=2) + "\n")
 
 
-def save_self_contained(pipeline: ZImagePipeline, folder: Path) -> None:
+def save_self_contained(pipeline: ZImagePipeline, folder: Path, guidance: float = GUIDANCE) -> None:
     """The same with a copy of the chat model: diffusers alone loads it."""
-    save_shipped(pipeline, folder)
+    save_shipped(pipeline, folder, guidance)
     pipeline.text_encoder.to(torch.bfloat16).save_pretrained(folder / "text_encoder")
 
 
