@@ -4,6 +4,8 @@ Weights are larger than an initialisation's, so that an error in any part of a m
 """
 
 import functools
+import json
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -121,3 +123,21 @@ def tiny_pipeline_dir(name: str) -> Path:
     folder = Path(tempfile.mkdtemp(prefix=f"hemiola-tiny-{name}-"))
     {"zimage": tiny_zimage, "wan": tiny_wan}[name]().save_pretrained(folder)
     return folder
+
+
+@functools.cache
+def tiny_shared_encoder_dirs() -> tuple[Path, Path]:
+    """The tiny Z-Image without a text encoder of its own, and the language model beside it that serves as one."""
+    root = Path(tempfile.mkdtemp(prefix="hemiola-tiny-shared-"))
+    image, chat = root / "image", root / "chat"
+    shutil.copytree(tiny_pipeline_dir("zimage"), image)
+    shutil.move(image / "text_encoder", chat)
+    for file in (image / "tokenizer").iterdir():
+        shutil.copy(file, chat)
+    shutil.rmtree(image / "tokenizer")
+    index = json.loads((image / "model_index.json").read_text())
+    index.update(text_encoder=[None, None], tokenizer=[None, None])
+    (image / "model_index.json").write_text(json.dumps(index))
+    declared = {"text_encoder": {"shares": "../chat", "hidden_state": -2}, "defaults": {"num_inference_steps": 4}}
+    (image / "hemiola.json").write_text(json.dumps(declared))
+    return image, chat

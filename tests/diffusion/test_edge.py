@@ -1,0 +1,150 @@
+"""The torch-free edge: tokenisation as diffusers feeds it, defaults, limits."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import AutoTokenizer
+
+from hemiola.core.errors import CorruptWeights, ModelNotFound, UnsupportedModel
+from hemiola.diffusion.edge import load_tokenizers, open_edge, read_pipeline
+from hemiola.tests.diffusion.driver import media_request, tiny_family
+from hemiola.tests.tiny_diffusion import tiny_pipeline_dir
+
+PROMPTS = [
+    "a red fox",
+    "",
+    "  two   spaces\nand a line ",
+    "caf\u00e9 &amp;amp; na\u00efve \U0001f98a",
+    "word " * 200,
+    "<|im_end|> inside",
+]
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_zimage_ids_are_those_of_the_chat_template_and_tokenizer_of_transformers(prompt: str) -> None:
+    folder = tiny_pipeline_dir("zimage")
+    edge = open_edge(folder)
+    theirs = AutoTokenizer.from_pretrained(folder / "tokenizer")
+    rendered = theirs.apply_chat_template(
+        [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True, enable_thinking=True
+    )
+    length = edge.defaults.max_sequence_length
+    batch = theirs([rendered], padding="max_length", max_length=length, truncation=True)
+    real = [i for i, is_real in zip(batch["input_ids"][0], batch["attention_mask"][0], strict=True) if is_real]
+    assert list(edge.tokenize(prompt, "", load_tokenizers(edge)).token_ids["text_encoder"]) == real
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_wan_ids_are_those_of_diffusers_cleaning_and_the_tokenizer_of_transformers(prompt: str) -> None:
+    from diffusers.pipelines.wan.pipeline_wan import prompt_clean
+
+    folder = tiny_pipeline_dir("wan")
+    edge = open_edge(folder)
+    theirs = AutoTokenizer.from_pretrained(folder / "tokenizer")
+    batch = theirs([prompt_clean(prompt)], padding="max_length", max_length=512, truncation=True)
+    ids = edge.tokenize(prompt, "", load_tokenizers(edge)).token_ids["text_encoder"]
+    assert list(ids) == batch["input_ids"][0]
+
+
+def test_the_edge_and_media_load_without_torch_or_transformers() -> None:
+    code = (
+        "import sys; import hemiola.diffusion.edge as e, hemiola.diffusion.media;"
+        f"edge = e.open_edge({str(tiny_pipeline_dir('wan'))!r}); edge.tokenize('a', 'b', e.load_tokenizers(edge));"
+        "print([name for name in ('torch', 'transformers', 'diffusers') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    shutil.copytree(tiny_pipeline_dir("zimage"), tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def test_defaults_come_from_the_family_the_model_and_hemiola_json(copy: Path) -> None:
+    edge = open_edge(copy)
+    assert (edge.defaults.width, edge.defaults.height, edge.defaults.num_inference_steps) == (32, 32, 50)
+    (copy / "hemiola.json").write_text(json.dumps({"defaults": {"width": 16, "guidance_scale": 2.5}}))
+    edge = open_edge(copy)
+    assert (edge.defaults.width, edge.defaults.height, edge.defaults.guidance_scale) == (16, 32, 2.5)
+
+
+def test_unknown_defaults_are_refused_by_name(copy: Path) -> None:
+    (copy / "hemiola.json").write_text(json.dumps({"defaults": {"widht": 16}}))
+    with pytest.raises(UnsupportedModel, match=r"widht.*guidance_scale"):
+        open_edge(copy)
+
+
+def test_a_folder_without_a_pipeline_says_what_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFound, match=r"model_index\.json"):
+        read_pipeline(tmp_path)
+
+
+def test_an_unknown_pipeline_lists_those_that_are_supported(copy: Path) -> None:
+    (copy / "model_index.json").write_text(json.dumps({"_class_name": "FooPipeline"}))
+    with pytest.raises(UnsupportedModel, match=r"FooPipeline.*WanPipeline, ZImagePipeline"):
+        open_edge(copy)
+
+
+def test_broken_json_is_named(copy: Path) -> None:
+    (copy / "model_index.json").write_text("{")
+    with pytest.raises(CorruptWeights, match=r"model_index\.json"):
+        open_edge(copy)
+
+
+@pytest.mark.parametrize("option", ["transformer_2", "boundary_ratio", "expand_timesteps"])
+def test_options_of_wan_that_are_not_supported_are_refused_by_name(tmp_path: Path, option: str) -> None:
+    folder = tmp_path / "wan"
+    shutil.copytree(tiny_pipeline_dir("wan"), folder)
+    index = json.loads((folder / "model_index.json").read_text())
+    index[option] = ["diffusers", "WanTransformer3DModel"] if option == "transformer_2" else 0.9
+    (folder / "model_index.json").write_text(json.dumps(index))
+    with pytest.raises(UnsupportedModel, match=option):
+        open_edge(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "param", "allowed"),
+    [
+        ("zimage", {"width": 12}, "width", "multiples of 8 from 8 to 128"),
+        ("zimage", {"height": 136}, "height", "multiples of 8 from 8 to 128"),
+        ("zimage", {"num_frames": 5}, "num_frames", "1"),
+        ("zimage", {"guidance_scale": -1.0}, "guidance_scale", ">= 0"),
+        ("zimage", {"num_inference_steps": 1001}, "num_inference_steps", "1 to 1000"),
+        ("zimage", {"seed": 2**64}, "seed", "to 18446744073709551615"),
+        ("wan", {"num_frames": 6}, "num_frames", "4k+1 from 1 to 125"),
+        ("wan", {"width": 8}, "width", "multiples of 16 from 16 to 512"),
+    ],
+)
+def test_errors_name_the_field_its_value_and_what_is_allowed(
+    name: str, fields: dict[str, Any], param: str, allowed: str
+) -> None:
+    family = tiny_family(name)
+    error = family.edge.validate(media_request(family, **fields))
+    assert error is not None and error.param == param
+    assert str(fields[param]) in error.message and allowed in error.message
+
+
+def test_a_caption_without_positions_is_too_long() -> None:
+    family = tiny_family("zimage")
+    request = media_request(family)
+    ids = {"text_encoder": (5,) * 97}
+    fields = {name: getattr(request, name) for name in request.__struct_fields__}
+    error = family.edge.validate(type(request)(**{**fields, "token_ids": ids}))
+    assert error is not None and error.code == "context_length_exceeded" and "96" in error.message
+
+
+def test_the_negative_prompt_is_needed_only_where_guidance_uses_it() -> None:
+    for name, off in (("zimage", 0.0), ("wan", 1.0)):
+        family = tiny_family(name)
+        request = media_request(family, guidance_scale=off)
+        fields = {field: getattr(request, field) for field in request.__struct_fields__}
+        without = type(request)(**{**fields, "negative_token_ids": {}})
+        assert family.edge.validate(without) is None
+        assert len(family.prompts(without)) == 1
