@@ -2,9 +2,9 @@
 
 Loading, encoding, compiling and saving are counted in the budget. A run can be one part of a longer schedule:
 `--schedule-start 0 --schedule-end 0.5`, then `--schedule-start 0.5 --schedule-end 1 --resume DIR`; the learning rate
-reaches zero at 1. It makes `DIR/dit-*.safetensors` (parts of at most 16 MiB): fp32 weights to resume from, or, when
-the schedule is over, only their bfloat16 average; `DIR/dit.json` has the figures.
-`python -m samples.train.image.export` makes a pipeline of it.
+reaches zero at 1. It makes `DIR/dit-*.safetensors` (the bfloat16 average of the weights, in parts of at most 16 MiB,
+from which a later run goes on too); `DIR/dit.json` has the figures. `python -m samples.train.image.export` makes a
+pipeline of it.
 
 Flow matching: x_t = (1 - s) x_0 + s n; the model gets t = 1 - s and predicts x_0 - n, as ZImagePipeline expects.
 """
@@ -196,10 +196,9 @@ def train(shape: Shape, settings: Settings, options: argparse.Namespace) -> None
         print(f"{bucket}: {len(pool.latents)} scenes after {clock.elapsed:.0f} s", flush=True)
     del encoder, vae
     figures = trainer.train(steps, [bucket.share for bucket in chosen], clock, options.seed + len(history))
-    is_over = settings.end >= 1.0
     history.append({**figures, "start": settings.start, "end": settings.end})
     record = {"runs": history, "text_width": model.config.cap_feat_dim, "shape": "toy" if options.toy else "shipped"}
-    save_parts(options.out, "dit", trainer.averaged() if is_over else trainer.masters, record)
+    save_parts(options.out, "dit", trainer.averaged(), record)
     (options.out / "dit.json").write_text(json.dumps(record, indent=1) + "\n")
     print(json.dumps(record), f"saved after {clock.elapsed:.0f} s", flush=True)
 

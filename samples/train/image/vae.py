@@ -1,9 +1,9 @@
 """Trains the image autoencoder: `python -m samples.train.image.vae --out DIR --seconds 270`.
 
 Rendering, compiling and the evaluation are counted in the budget; the learning rate falls to zero at its end. It makes
-`DIR/config.json` + `DIR/diffusion_pytorch_model.safetensors` (bfloat16 average, loads with AutoencoderKL), the fp32
-average `DIR/vae-0.safetensors` for `--resume DIR`, the figures in `DIR/vae.json` and pictures beside their
-reconstructions in `DIR/reconstructions.png`.
+`DIR/config.json` + `DIR/diffusion_pytorch_model.safetensors` (the bfloat16 average, loads with AutoencoderKL, and
+`--resume DIR` goes on from it), the figures in `DIR/vae.json` and pictures beside their reconstructions in
+`DIR/reconstructions.png`.
 """
 
 import argparse
@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from samples.train.image.models import NATIVE_SIZE, SHAPES, Shape
 from samples.train.image.pictures import HELD_OUT_SEED, PictureSource, to_signed
-from samples.train.video.checkpoint import load_parts, save_parts
 from samples.train.video.losses import kl_per_value, reconstruction_loss
 from samples.train.video.training import Average, CapturedStep, Clock, MixedOptimizer, Schedule
 
@@ -221,16 +220,13 @@ def train(shape: Shape, settings: Settings, out: Path, device: torch.device, see
     """The whole run."""
     clock = Clock()
     torch.manual_seed(seed)
-    vae = shape.vae()
-    if resume:
-        vae.load_state_dict(load_parts(resume, "vae")[0])
+    vae = AutoencoderKL.from_pretrained(resume) if resume else shape.vae()
     trainer = Trainer(vae, PictureSource(seed, device), settings)
     print(f"{len(trainer.pool)} pictures rendered after {clock.elapsed:.0f} s", flush=True)
     steps = trainer.train(clock)
     final = trainer.averaged(shape)
     out.mkdir(parents=True, exist_ok=True)
     final.save_pretrained(out)
-    save_parts(out, "vae", dict(zip(trainer.masters, trainer.average.values, strict=True)), {"steps": steps})
     figures = {
         "seed": seed,
         "steps": steps,
