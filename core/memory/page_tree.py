@@ -49,6 +49,8 @@ class PageTree(Tree):
 
         It takes a reference to each page that it lacks: of new entries, of cold ones and of absent groups.
         """
+        if len(pages) * self.page_len < len(token_ids):
+            raise ValueError(f"{len(token_ids)} tokens take {len(token_ids) // self.page_len} pages, not {len(pages)}.")
         path = self.walk(namespace, token_ids)
         at = 0
         for node in path:
@@ -219,6 +221,8 @@ class PageTree(Tree):
 
     def _store(self, entry: Pages) -> Copies | None:
         """Host copies of an entry's pages; None when there is no room."""
+        if self._arena.host.nbytes == 0:
+            return None
         copies: list[HostCopy | None] = []
         for group, page in zip(self.groups, entry, strict=True):
             copy = None if page == ABSENT else self._arena.host.store(group.bytes_of(page), self.owner)
@@ -284,7 +288,7 @@ class PageTree(Tree):
 
     def _price(self, node: Node, num_entries: int) -> float:
         """What the last of the node's first entries is worth: its tokens' work after all that are before them."""
-        context = num_entries * self.page_len + sum(len(step.token_ids) for step in node.path()[:-1])
+        context = node.depth + num_entries * self.page_len
         saves = Work(new_tokens=self.page_len, context_tokens=context, attended_pairs=self.page_len * context)
         seconds = self._arena.prices.seconds(self._cost_key, saves)
         return node.floor + max(seconds, 0.0) / self._bytes_per_entry
@@ -333,6 +337,7 @@ class PageTree(Tree):
         for node in self.nodes():
             parent, children = node.parent, node.children.values()
             assert parent is not None and parent.children.get(node.token_ids[: self.page_len]) is node
+            assert node.depth == parent.depth + len(parent.token_ids), "A node is not as deep as its edges say."
             assert len(node.token_ids) == len(node.entries) * self.page_len > 0, "An edge is not its entries' tokens."
             assert node.keys == sorted(node.children), "Keys are not the children's."
             assert node.num_locks >= sum(child.num_locks for child in children), "A lock below is not known above."

@@ -14,6 +14,9 @@ from ..device import InFlight
 from ..step import Shortfall
 from .spans import FreePages
 
+MOVED_AT_ONCE_BYTES = 16 * 2**20
+"""Moving pages needs a buffer outside the arena, of this size at most (or of one page)."""
+
 
 class Land(Protocol):
     """Where a class gets spans from."""
@@ -25,7 +28,11 @@ class Land(Protocol):
 
 
 class PageClass:
-    """All pages of `page_bytes` bytes under one name (one layer group of one model)."""
+    """All pages of `page_bytes` bytes under one name (one layer group of one model).
+
+    Fields:
+        pages_per_span: how many lie wholly in each span of the arena.
+    """
 
     def __init__(
         self, name: str, page_bytes: int, *, buffer: torch.Tensor, span_bytes: int, land: Land, clock: InFlight
@@ -37,8 +44,8 @@ class PageClass:
         self._clock = clock
         self._owners: dict[int, list[str]] = {}
         self._retiring: set[int] = set()
-        self._free = FreePages(page_bytes, span_bytes)
         self._on_moved: list[Callable[[Mapping[int, int]], None]] = []
+        self._cut(span_bytes)
 
     # Tensors
 
@@ -131,8 +138,8 @@ class PageClass:
         for index in [i for i in spans if self._free.withdraw(i)]:
             self._land.return_span(index)
         held = self._held_in(spans)
-        while len(held) > self._free.num_free:
-            if not evict():
+        while (num_missing := len(held) - self._free.num_free) > 0:
+            if not all(evict() for _ in range(num_missing)):
                 for index in spans:
                     if index in self._free.spans:
                         self._free.readmit(index)
@@ -145,7 +152,10 @@ class PageClass:
     def _move(self, old: list[int]) -> None:
         new = self._pop(len(old))
         rows = self._rows()
-        rows.index_copy_(0, torch.tensor(new, device=rows.device), rows[torch.tensor(old, device=rows.device)])
+        at_once = max(MOVED_AT_ONCE_BYTES // self.page_bytes, 1)
+        for i in range(0, len(old), at_once):
+            to, of = (torch.tensor(ids[i : i + at_once], device=rows.device) for ids in (new, old))
+            rows.index_copy_(0, to, rows[of])
         for before, after in zip(old, new, strict=True):
             self._owners[after] = self._owners.pop(before)
         moves = dict(zip(old, new, strict=True))
@@ -163,28 +173,27 @@ class PageClass:
     @property
     def num_free(self) -> int:
         """Pages that can be taken without evicting anything: those ready, and those of free spans."""
-        return self.num_ready + sum(len(self.ids_in(index)) for index in self._land.free_spans())
+        return self.num_ready + sum(self.pages_per_span[index] for index in self._land.free_spans())
 
     @property
     def num_pages_possible(self) -> int:
         """Pages there were if every span belonged to this class."""
-        return sum(len(self.ids_in(i)) for i in range(self._buffer.numel() // self._free.span_bytes))
-
-    @property
-    def spans(self) -> Iterator[int]:
-        """Indices of the spans that belong to the class."""
-        return iter(self._free.spans)
+        return sum(self.pages_per_span)
 
     def ids_in(self, span: int) -> range:
         """Ids of the pages that lie wholly in a span, of this class or not."""
         return self._free.ids_in(span)
 
-    def num_free_in(self, span: int) -> int | None:
-        """Free pages of a span of the class; None when pages of it are retiring, so that it cannot be cleared now."""
-        found = self._free.spans[span]
-        if found.is_leaving or (self._retiring and not self._retiring.isdisjoint(found.ids)):
-            return None
-        return len(found.free)
+    @property
+    def num_spans(self) -> int:
+        """Spans that belong to the class."""
+        return len(self._free.spans)
+
+    def spans(self) -> Iterator[tuple[int, int | None]]:
+        """Index and number of free pages of each span of the class; None where pages retire: it must wait."""
+        waiting = set(map(self._free.span_of, self._retiring))
+        for index, span in self._free.spans.items():
+            yield index, None if index in waiting else len(span.free)
 
     @property
     def is_leaving_spans(self) -> bool:
@@ -197,7 +206,7 @@ class PageClass:
 
     def give_up_empty_spans(self) -> None:
         """Returns every span without a held or retiring page to the arena."""
-        for index in [span.index for span in self._free.spans.values() if span.is_empty]:
+        for index in self._free.empty_spans():
             self._free.withdraw(index)
             self._land.return_span(index)
 
@@ -205,7 +214,7 @@ class PageClass:
         """Spans have another size from now on. The class must have none."""
         if self._free.spans:
             raise ValueError(f"'{self.name}' has spans of {self._free.span_bytes} bytes.")
-        self._free = FreePages(self.page_bytes, span_bytes)
+        self._cut(span_bytes)
 
     # Books
 
@@ -235,6 +244,10 @@ class PageClass:
         assert num_free == self._free.num_free, f"'{self.name}': {num_free} pages free, {self._free.num_free} counted"
 
     # Inside
+
+    def _cut(self, span_bytes: int) -> None:
+        self._free = FreePages(self.page_bytes, span_bytes)
+        self.pages_per_span = [len(self.ids_in(i)) for i in range(self._buffer.numel() // span_bytes)]
 
     def _rows(self) -> torch.Tensor:
         """uint8 [page, page_bytes] over the whole arena."""

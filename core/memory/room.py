@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeGuard
 
 from ..device import InFlight
 from ..step import Shortfall
@@ -61,7 +62,7 @@ class Room:
     def recut(self, span_bytes: int) -> bool:
         """Changes the size of spans; False, and nothing changes, while a page is held or retires."""
         self._give_up_empty_spans()
-        if any(list(page_class.spans) for page_class in self.page_classes.values()):
+        if any(page_class.num_spans for page_class in self.page_classes.values()):
             return False
         self.span_bytes = self._extents.span_bytes = span_bytes
         for page_class in self.page_classes.values():
@@ -111,18 +112,23 @@ class Room:
 
     def could_have(self, need: Need) -> bool:
         """Whether all of it could be had now, evicting and moving what may be."""
-        if not need.general and all(self.page_classes[name].num_ready >= count for name, count in need.pages.items()):
+        lacking = {name: max(count - self._spare(self.page_classes[name]), 0) for name, count in need.pages.items()}
+        if not need.general and not any(lacking.values()):
             return True
         if not need.pages and (starts := self._take_holes(need.general)) is not None:
             self._give_back(starts, need.general)
             return True
+        nbytes = sum(map(aligned, need.general))
+        nbytes += sum(count * self.page_classes[name].page_bytes for name, count in lacking.items())
+        if nbytes > self._most_clearable():
+            return False
         layout = self._layout()
         if any(layout.place_run(size) is None for size in sorted(map(aligned, need.general), reverse=True)):
             return False
         for name, count in need.pages.items():
             missing = count - layout.spare[name]
             layout.spare[name] = max(-missing, 0)
-            if missing > 0 and layout.place_spans(name, missing, self._pages_per_span(name)) is None:
+            if missing > 0 and layout.place_spans(name, missing, self.page_classes[name].pages_per_span) is None:
                 return False
         return True
 
@@ -133,7 +139,7 @@ class Room:
             while count > 0:
                 if span == self.num_spans:
                     return False
-                count -= len(self.page_classes[name].ids_in(span))
+                count -= self.page_classes[name].pages_per_span[span]
                 span += 1
         return sum(map(aligned, need.general)) <= self.nbytes - span * self.span_bytes
 
@@ -180,7 +186,7 @@ class Room:
         if limit == 0.0 or self._is_waiting:
             return False
         layout = self._layout()
-        found = layout.place_spans(page_class.name, 1, self._pages_per_span(page_class.name), limit)
+        found = layout.place_spans(page_class.name, 1, page_class.pages_per_span, limit)
         if found is None:
             self._looks_to_skip = len(layout.segments) // 16
             return False
@@ -283,10 +289,16 @@ class Room:
         """Pages of the class's own spans that are free or could be evicted."""
         return page_class.num_ready + sum(tenant.num_evictable(page_class) for tenant in self.tenants)
 
+    def _most_clearable(self) -> int:
+        """No more bytes than these could be made free: a quick answer where there is no hope."""
+        return (
+            self._extents.num_free_bytes
+            + sum(aligned(lease.nbytes) for lease in self.leases.values() if _is_evictable(lease))
+            + sum(self._spare(c) // min(c.pages_per_span) * self.span_bytes for c in self.page_classes.values())
+        )
+
     def _segment_of(self, lease: Lease) -> Segment:
-        cost = math.inf
-        if isinstance(lease, SharedLease) and lease.num_locks == 0:
-            cost = self.prices.cost(lease.price, lease.nbytes)
+        cost = self.prices.cost(lease.price, lease.nbytes) if _is_evictable(lease) else math.inf
         return Segment(lease.start, lease.start + aligned(lease.nbytes), cost, lease)
 
     def _segments_of(self, page_class: PageClass) -> Iterable[Segment]:
@@ -294,9 +306,8 @@ class Room:
         own = self._cheapest_tenant(page_class)
         evict_cost = 0.0 if own is None else self.prices.cost(own[0], page_class.page_bytes)
         move_cost = page_class.page_bytes * MOVE_SECONDS_PER_BYTE
-        for index in page_class.spans:
-            num_pages = len(page_class.ids_in(index))
-            num_free = page_class.num_free_in(index)
+        for index, num_free in page_class.spans():
+            num_pages = page_class.pages_per_span[index]
             cost = math.inf
             if num_free is not None:
                 num_held = num_pages - num_free
@@ -305,8 +316,9 @@ class Room:
             start = index * self.span_bytes
             yield Segment(start, start + self.span_bytes, cost, page_class, page_class.name, num_pages)
 
-    def _pages_per_span(self, name: str) -> list[int]:
-        return [len(self.page_classes[name].ids_in(index)) for index in range(self.num_spans)]
+
+def _is_evictable(lease: Lease) -> TypeGuard[SharedLease]:
+    return isinstance(lease, SharedLease) and lease.num_locks == 0
 
 
 def _largest_first(sizes: Sequence[int]) -> list[int]:

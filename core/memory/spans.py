@@ -60,6 +60,11 @@ class FreePages:
         """Index of the span in which the page lies."""
         return page * self.page_bytes // self.span_bytes
 
+    def empty_spans(self) -> list[int]:
+        """Indices of the spans whose pages are all free. A span holds S // P pages of its own, or one less."""
+        candidates = [self.filling, *self._buckets[-1].values(), *self._buckets[-2].values()]
+        return [span.index for span in candidates if span.ids and span.is_empty]
+
     def add(self, index: int) -> None:
         """The class has one more span, all free."""
         self.spans[index] = span = PageSpan(index, self.ids_in(index))
@@ -81,7 +86,7 @@ class FreePages:
         """Pages are free again; returns the leaving spans that are gone by it."""
         gone = []
         for page in pages:
-            span = self.spans[page * self.page_bytes // self.span_bytes]
+            span = self.spans[self.span_of(page)]
             span.free.append(page)
             if span.is_leaving:
                 if span.is_empty:

@@ -22,6 +22,7 @@ class Node:
 
     Fields:
         token_ids: of the edge, whole pages; empty in a root.
+        depth: tokens above the edge.
         entries: one per page of the edge; the first `num_warm` are Pages, the others Copies.
         children: by their first page of token ids; `keys` are the same, sorted.
         num_warm_children: children with a warm entry.
@@ -33,13 +34,14 @@ class Node:
     """
 
     __slots__ = (
-        "children", "entries", "floor", "is_forgotten", "keys", "namespace", "num_locks", "num_warm",
+        "children", "depth", "entries", "floor", "is_forgotten", "keys", "namespace", "num_locks", "num_warm",
         "num_warm_children", "parent", "rank", "token_ids", "used",
     )  # fmt: skip
 
     def __init__(self, parent: "Node | None", token_ids: TokenIds, entries: list[Pages | Copies]) -> None:
         self.parent = parent
         self.token_ids = token_ids
+        self.depth = parent.depth + len(parent.token_ids) if parent is not None else 0
         self.entries = entries
         self.num_warm = len(entries)
         self.num_warm_children = 0
@@ -119,6 +121,7 @@ class Tree:
         parent.children[node.token_ids[: self.page_len]] = upper
         node.parent, node.token_ids, node.entries = upper, node.token_ids[cut:], node.entries[num_pages:]
         node.num_warm -= upper.num_warm
+        node.depth += cut
         upper.num_warm_children = int(node.num_warm > 0)
         key = node.token_ids[: self.page_len]
         upper.children[key] = node

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -105,7 +107,7 @@ def test_leases_never_overlap_and_come_all_or_none(operations: list[tuple[bool, 
             else:
                 assert arena.ledger.kinds["general"] == before
         taken = sorted((lease.start, lease.start + lease.nbytes) for lease in held)
-        assert all(a[1] <= b[0] for a, b in zip(taken, taken[1:], strict=False))
+        assert all(a[1] <= b[0] for a, b in itertools.pairwise(taken))
         assert not taken or taken[-1][1] <= arena.nbytes
         arena.ledger.check()
 

@@ -282,7 +282,7 @@ OPERATIONS = (
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_any_mix_of_operations_keeps_every_byte_owned_once_and_every_content_intact(data: st.DataObject) -> None:
     world = World(lambda n: data.draw(st.integers(0, n - 1)))

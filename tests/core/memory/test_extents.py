@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +27,7 @@ def test_free_ranges_equal_a_list_of_bytes(operations: list[tuple[int, int]]) ->
                 extents.take(start, length)
         ranges = list(extents)
         assert sorted(b for start, end in ranges for b in range(start, end)) == [b for b in range(40) if free[b]]
-        assert all(before[1] < after[0] for before, after in zip(ranges, ranges[1:], strict=False)), "not merged"
+        assert all(before[1] < after[0] for before, after in itertools.pairwise(ranges)), "not merged"
         assert extents.num_free_bytes == sum(free)
         assert list(extents.whole_spans()) == [i for i in range(5) if all(free[i * 8 : i * 8 + 8])]
 

@@ -38,7 +38,9 @@ def test_pages_equal_a_dict_of_owner_lists(data: st.DataObject) -> None:
     classes = [arena.add_page_class("a", 200), arena.add_page_class("b", 330)]
     models: list[dict[int, list[str]]] = [{}, {}]
     for page_class, model in zip(classes, models, strict=True):
-        page_class.on_moved(lambda moves, model=model: model.update({new: model.pop(old) for old, new in moves.items()}))
+        page_class.on_moved(
+            lambda moves, model=model: model.update({new: model.pop(old) for old, new in moves.items()})
+        )
     for _ in range(data.draw(st.integers(1, 40))):
         i = data.draw(st.integers(0, 1))
         page_class, model = classes[i], models[i]
