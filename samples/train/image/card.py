@@ -30,10 +30,10 @@ pipeline_tag: text-to-image
 # hemiola-tiny-image
 
 A text-to-image model of {size:.1f} MB for demonstrations and tests: {things} everyday things in the look of emoji,
-up to four in a picture, 12 colours, 17 plain backgrounds, 9 sceneries and 5 patterns. 128 x 128 pixels natively; 96
-to 192 pixels a side and non-square sizes were trained too. It is a ZImagePipeline with an autoencoder and a denoiser of its
-own, trained from nothing by `samples/train/image`; its text encoder is the frozen chat model `hemiola-tiny-chat`, whose
-weights are not repeated here (`hemiola.json` names it).
+up to four in a picture, 12 colours, 17 plain backgrounds, 9 sceneries and 5 patterns. It draws 128 x 128 pixels; 96 to
+192 pixels a side and non-square sizes were trained too. It is a ZImagePipeline with an autoencoder and a denoiser of
+its own, trained from nothing by `samples/train/image`; its text encoder is the frozen chat model `hemiola-tiny-chat`,
+whose weights are not repeated here (`hemiola.json` names it).
 
 It was trained on renders of Noto Color Emoji (Google, SIL OFL 1.1) with generated captions and knows nothing else:
 people, text, other things, other styles and free sentences are beyond it.
