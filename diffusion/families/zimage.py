@@ -313,9 +313,7 @@ class _Denoise:
 
     def open(self, rows: Sequence[Noisy]) -> Carry:
         transformer = self._transformer
-        shapes = [
-            _Shape(row.latents.shape[2], row.latents.shape[3], tuple(map(len, row.conditions))) for row in rows
-        ]
+        shapes = [_Shape(row.latents.shape[2], row.latents.shape[3], tuple(map(len, row.conditions))) for row in rows]
         facts = _packed(tuple(shapes))
         embedded = self._embedded([row.latents for row in rows])
         captions = [caption for row in rows for caption in row.conditions]
