@@ -1,6 +1,7 @@
 """The memory of one device: an arena of spans, leases and pages; prefix caches; the host tier; the ledger."""
 
 from .arena import Arena
+from .entries import ABSENT, Pages
 from .host import HostCopy, HostTier
 from .lease import Lease, SharedLease
 from .ledger import Ledger
@@ -8,7 +9,7 @@ from .pages import PageClass
 from .promises import Promise
 from .radix import Match, PrefixCache
 from .room import Need
-from .tree import ABSENT
+from .tree import Node
 
 __all__ = [
     "ABSENT",
@@ -19,7 +20,9 @@ __all__ = [
     "Ledger",
     "Match",
     "Need",
+    "Node",
     "PageClass",
+    "Pages",
     "PrefixCache",
     "Promise",
     "SharedLease",

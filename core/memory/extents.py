@@ -59,10 +59,10 @@ class Extents:
                 best = found if best is None else min(best, found)
         return None if best is None else -best[2]
 
-    def whole_spans(self) -> Iterator[int]:
-        """Indices of the spans that are wholly free, the lowest first."""
+    def whole_spans(self) -> Iterator[range]:
+        """Runs of indices of the spans that are wholly free, the lowest first."""
         for start, end in self:
-            yield from range(-(-start // self.span_bytes), end // self.span_bytes)
+            yield range(-(-start // self.span_bytes), end // self.span_bytes)
 
     def is_free(self, start: int, nbytes: int) -> bool:
         """Whether the whole range is free."""

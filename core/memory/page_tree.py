@@ -8,12 +8,12 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import cast
 
-from ..step import Shortfall, Work
+from ..step import Work
 from .arena import Arena
+from .entries import ABSENT, Copies, EntryStore, Pages
 from .evict import PriceQueue
-from .host import HostCopy
-from .pages import PageClass, take_together
-from .tree import ABSENT, Copies, Node, Pages, TokenIds, Tree
+from .pages import PageClass
+from .tree import Node, TokenIds, Tree
 
 
 class PageTree(Tree):
@@ -31,7 +31,7 @@ class PageTree(Tree):
         self.num_evicted = self.num_restored = 0
         self._arena = arena
         self._cost_key = cost_key
-        self._bytes_per_entry = sum(group.page_bytes for group in self.groups)
+        self._store = EntryStore(groups, arena.host, self.owner)
         self._num_uses = 0
         self._forgotten: set[Node] = set()
         self._num_warm = [0] * len(self.groups)
@@ -58,8 +58,8 @@ class PageTree(Tree):
             at += len(node.entries)
         new = [tuple(entry) for entry in pages[at : len(token_ids) // self.page_len]]
         if new:
-            self._retain(new)
-            self._count(self._num_warm, new, 1)
+            self._store.hold(new)
+            self._store.add_to(self._num_warm, new)
             path.append(self.append(path[-1], token_ids[at * self.page_len :], [*new]))
         self.touch(path)
         self._warm_leaves.offer(path[-1])
@@ -75,13 +75,13 @@ class PageTree(Tree):
                 new = tuple(b if a == ABSENT else a for a, b in zip(old, page, strict=True))
                 added = tuple(b if a == ABSENT else ABSENT for a, b in zip(old, page, strict=True))
             else:
-                self._release_copies(cast(Copies, entry))
+                self._store.drop([entry])
                 new = added = tuple(page)
             node.entries[i] = new
-            self._retain([added])
-            self._count(self._num_warm, [added], 1)
+            self._store.hold([added])
+            self._store.add_to(self._num_warm, [added])
             if node.num_locks:
-                self._count(self._num_locked, [added], 1)
+                self._store.add_to(self._num_locked, [added])
         self.set_warm(node, len(node.entries))
 
     def split(self, node: Node, num_pages: int) -> Node:
@@ -101,7 +101,7 @@ class PageTree(Tree):
         """Keeps the node and all above it."""
         for step in node.path():
             if step.num_locks == 0:
-                self._count(self._num_locked, step.entries[: step.num_warm], 1)
+                self._store.add_to(self._num_locked, step.entries[: step.num_warm])
             step.num_locks += 1
 
     def unlock(self, node: Node) -> None:
@@ -111,9 +111,9 @@ class PageTree(Tree):
             if step.num_locks == 0:
                 if step.is_forgotten:
                     self._forgotten.remove(step)
-                    self._release_pages(step.entries)
+                    self._store.drop(step.entries)
                 else:
-                    self._count(self._num_locked, step.entries[: step.num_warm], -1)
+                    self._store.add_to(self._num_locked, step.entries[: step.num_warm], -1)
                     self._offer(step)
         self._arena.became_evictable()
 
@@ -134,30 +134,16 @@ class PageTree(Tree):
         return warm
 
     def _load(self, node: Node) -> bool:
-        """Brings the node's first cold entry back; False when there is no page for it."""
-        copies = cast(Copies, node.entries[node.num_warm])
-        entry = self._take_entry(copies)
+        """Brings the first cold entry of a locked node back; False when there is no page for it."""
+        entry = self._store.load(cast(Copies, node.entries[node.num_warm]))
         if entry is None:
             return False
-        for group, copy, page in zip(self.groups, copies, entry, strict=True):
-            if copy is not None:
-                copy.load_into(group.bytes_of(page))
-        self._release_copies(copies)
         node.entries[node.num_warm] = entry
-        self._count(self._num_warm, [entry], 1)
-        self._count(self._num_locked, [entry], 1)
+        self._store.add_to(self._num_warm, [entry])
+        self._store.add_to(self._num_locked, [entry])
         self.set_warm(node, node.num_warm + 1)
         self.num_restored += 1
         return True
-
-    def _take_entry(self, copies: Copies) -> Pages | None:
-        """A page for each copy; None, and nothing is taken, when one cannot be had."""
-        wanted = [group for group, copy in zip(self.groups, copies, strict=True) if copy is not None]
-        taken = take_together(wanted, 1, self.owner)
-        if isinstance(taken, Shortfall):
-            return None
-        pages = iter(taken)
-        return tuple(ABSENT if copy is None else next(pages)[0] for copy in copies)
 
     # Losing
 
@@ -167,16 +153,15 @@ class PageTree(Tree):
         parent = node.parent
         for step in node.subtree():
             warm = step.entries[: step.num_warm]
-            self._count(self._num_warm, warm, -1)
-            for copies in step.entries[step.num_warm :]:
-                self._release_copies(cast(Copies, copies))
+            self._store.add_to(self._num_warm, warm, -1)
+            self._store.drop(step.entries[step.num_warm :])
             step.entries = warm
             step.is_forgotten = True
             if step.num_locks:
                 self._forgotten.add(step)
-                self._count(self._num_locked, warm, -1)
+                self._store.add_to(self._num_locked, warm, -1)
             else:
-                self._release_pages(warm)
+                self._store.drop(warm)
         if parent is not None:
             self._offer(parent)
 
@@ -195,7 +180,7 @@ class PageTree(Tree):
         self.num_evicted += 1
         last = node.num_warm - 1
         entry = cast(Pages, node.entries[last])
-        copies = self._store(entry)
+        copies = self._store.store(entry)
         if copies is None and last == 0:
             self.forget(node)
             return
@@ -203,34 +188,20 @@ class PageTree(Tree):
             self._cut_after(node, last)
         else:
             node.entries[last] = copies
-        self._count(self._num_warm, [entry], -1)
-        self._release_pages([entry])
+        self._store.add_to(self._num_warm, [entry], -1)
+        self._store.drop([entry])
         self.set_warm(node, last)
         self._offer(node)
         if last == 0 and node.parent is not None:
             self._offer(node.parent)
 
     def _cut_after(self, node: Node, num_entries: int) -> None:
-        """Drops the node's later entries, of which only the first may be warm, and all below."""
+        """Takes out the node's later entries, of which only the first may be warm, and drops all cold ones."""
         for child in list(node.children.values()):
             self.forget(child)
-        for copies in node.entries[node.num_warm :]:
-            self._release_copies(cast(Copies, copies))
+        self._store.drop(node.entries[node.num_warm :])
         del node.entries[num_entries:]
         node.token_ids = node.token_ids[: num_entries * self.page_len]
-
-    def _store(self, entry: Pages) -> Copies | None:
-        """Host copies of an entry's pages; None when there is no room."""
-        if self._arena.host.nbytes == 0:
-            return None
-        copies: list[HostCopy | None] = []
-        for group, page in zip(self.groups, entry, strict=True):
-            copy = None if page == ABSENT else self._arena.host.store(group.bytes_of(page), self.owner)
-            if isinstance(copy, Shortfall):
-                self._release_copies(tuple(copies))
-                return None
-            copies.append(copy)
-        return tuple(copies)
 
     # For the arena
 
@@ -264,7 +235,7 @@ class PageTree(Tree):
         if len(node.entries) == 1:
             self.forget(node)
         else:
-            self._release_copies(cast(Copies, node.entries.pop()))
+            self._store.drop([node.entries.pop()])
             node.token_ids = node.token_ids[: -self.page_len]
             self._offer(node)
 
@@ -291,28 +262,7 @@ class PageTree(Tree):
         context = node.depth + num_entries * self.page_len
         saves = Work(new_tokens=self.page_len, context_tokens=context, attended_pairs=self.page_len * context)
         seconds = self._arena.prices.seconds(self._cost_key, saves)
-        return node.floor + max(seconds, 0.0) / self._bytes_per_entry
-
-    # Inside: pages
-
-    def _count(self, counts: list[int], entries: Sequence[Pages | Copies], sign: int) -> None:
-        for group in range(len(self.groups)):
-            counts[group] += sign * sum(entry[group] != ABSENT for entry in entries)
-
-    def _retain(self, entries: Sequence[Pages]) -> None:
-        for group, page_class in enumerate(self.groups):
-            page_class.retain([entry[group] for entry in entries if entry[group] != ABSENT], self.owner)
-
-    def _release_pages(self, entries: Sequence[Pages | Copies]) -> None:
-        """Nobody has them locked, hence no step in flight touches them."""
-        for group, page_class in enumerate(self.groups):
-            pages = [cast(Pages, entry)[group] for entry in entries]
-            page_class.free([page for page in pages if page != ABSENT], self.owner, are_quiet=True)
-
-    def _release_copies(self, copies: Copies) -> None:
-        for copy in copies:
-            if copy is not None:
-                copy.release()
+        return node.floor + max(seconds, 0.0) / self._store.nbytes
 
     def _moved(self, group: int, moves: Mapping[int, int]) -> None:
         for node in (*self.nodes(), *self._forgotten):
@@ -331,29 +281,12 @@ class PageTree(Tree):
 
     def check(self) -> None:
         """Asserts that the tree is in order, and that it holds exactly the pages and copies that its nodes name."""
-        warm: list[Pages | Copies] = []
-        locked: list[Pages | Copies] = []
-        num_copies = 0
-        for node in self.nodes():
-            parent, children = node.parent, node.children.values()
-            assert parent is not None and parent.children.get(node.token_ids[: self.page_len]) is node
-            assert node.depth == parent.depth + len(parent.token_ids), "A node is not as deep as its edges say."
-            assert len(node.token_ids) == len(node.entries) * self.page_len > 0, "An edge is not its entries' tokens."
-            assert node.keys == sorted(node.children), "Keys are not the children's."
-            assert node.num_locks >= sum(child.num_locks for child in children), "A lock below is not known above."
-            assert node.num_warm_children == sum(child.num_warm > 0 for child in children), "Warm children miscounted."
-            assert not (node.num_cold and node.num_warm_children), "A warm entry hangs on a cold one."
-            warm += node.entries[: node.num_warm]
-            locked += node.entries[: node.num_warm] if node.num_locks else []
-            num_copies += sum(copy is not None for copies in node.entries[node.num_warm :] for copy in copies)
-        held = warm + [entry for node in self._forgotten for entry in node.entries]
-        for group, page_class in enumerate(self.groups):
-            pages = sorted(cast(Pages, entry)[group] for entry in held if entry[group] != ABSENT)
-            owned = sorted(page for page, names in page_class.held.items() for name in names if name == self.owner)
-            assert pages == owned, f"'{self.owner}' names {len(pages)} pages of '{page_class.name}', holds {len(owned)}"
+        super().check()
+        warm = [entry for node in self.nodes() for entry in node.entries[: node.num_warm]]
+        cold = [entry for node in self.nodes() for entry in node.entries[node.num_warm :]]
+        locked = [entry for node in self.nodes() if node.num_locks for entry in node.entries[: node.num_warm]]
         for counts, entries in ((self._num_warm, warm), (self._num_locked, locked)):
             expected = [0] * len(self.groups)
-            self._count(expected, entries, 1)
+            self._store.add_to(expected, entries)
             assert counts == expected, f"'{self.owner}' counts {counts} pages, has {expected}"
-        copies = sum(copy.owner == self.owner for copy in self._arena.host.copies.values())
-        assert copies == num_copies, f"'{self.owner}' names {num_copies} host copies, holds {copies}"
+        self._store.check(warm + [entry for node in self._forgotten for entry in node.entries], cold)

@@ -6,6 +6,7 @@ straddle the border of a span are never given out. Knows nothing of trees and re
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Protocol, cast
 
 import torch
@@ -23,7 +24,7 @@ class Land(Protocol):
 
     def became_free(self) -> None: ...
     def return_span(self, index: int) -> None: ...
-    def free_spans(self) -> Iterable[int]: ...
+    def free_spans(self) -> Iterable[range]: ...
     def make_for_pages(self, page_class: "PageClass", count: int) -> bool: ...
 
 
@@ -173,12 +174,15 @@ class PageClass:
     @property
     def num_free(self) -> int:
         """Pages that can be taken without evicting anything: those ready, and those of free spans."""
-        return self.num_ready + sum(self.pages_per_span[index] for index in self._land.free_spans())
+        before = self._pages_before
+        return self.num_ready + sum(
+            before[spans.stop] - before[spans.start] for spans in self._land.free_spans() if spans
+        )
 
     @property
     def num_pages_possible(self) -> int:
         """Pages there were if every span belonged to this class."""
-        return sum(self.pages_per_span)
+        return self._pages_before[-1]
 
     def ids_in(self, span: int) -> range:
         """Ids of the pages that lie wholly in a span, of this class or not."""
@@ -248,6 +252,7 @@ class PageClass:
     def _cut(self, span_bytes: int) -> None:
         self._free = FreePages(self.page_bytes, span_bytes)
         self.pages_per_span = [len(self.ids_in(i)) for i in range(self._buffer.numel() // span_bytes)]
+        self._pages_before = list(accumulate(self.pages_per_span, initial=0))
 
     def _rows(self) -> torch.Tensor:
         """uint8 [page, page_bytes] over the whole arena."""

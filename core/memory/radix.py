@@ -9,11 +9,12 @@ from typing import cast
 
 from ..step import Shortfall
 from .arena import Arena
+from .entries import ABSENT, Pages
 from .host import HostCopy
 from .page_tree import PageTree
 from .pages import PageClass, take_together
 from .promises import Promise, PromiseBook
-from .tree import ABSENT, Node, Pages, TokenIds
+from .tree import Node, TokenIds
 
 
 @dataclass(frozen=True, slots=True)

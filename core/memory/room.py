@@ -95,8 +95,8 @@ class Room:
         self._extents.give(index * self.span_bytes, self.span_bytes)
         self.version += 1
 
-    def free_spans(self) -> Iterable[int]:
-        """Spans that no class has and no lease touches."""
+    def free_spans(self) -> Iterable[range]:
+        """Runs of spans that no class has and no lease touches."""
         return self._extents.whole_spans()
 
     def make_for_pages(self, page_class: PageClass, count: int) -> bool:
@@ -166,7 +166,7 @@ class Room:
         )
 
     def _add_free_span(self, page_class: PageClass, but: Iterable[int]) -> bool:
-        index = next((index for index in self._extents.whole_spans() if index not in but), None)
+        index = next((i for spans in self._extents.whole_spans() for i in spans if i not in but), None)
         if index is None:
             return False
         self._extents.take(index * self.span_bytes, self.span_bytes)

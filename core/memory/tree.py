@@ -1,20 +1,15 @@
 """A compressed radix tree over token ids, in whole pages. It keeps shape only: no counts, no prices, no bytes.
 
-An edge is a run of pages. Each page has an *entry*: page ids while it is on the device (warm), host copies otherwise
-(cold). Along any path warm entries come first.
+An edge is a run of pages, each with an entry: warm while it is on the device, cold while it is on the host. Along any
+path warm entries come first.
 """
 
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterator
 
-from .host import HostCopy
+from .entries import Entry
 
 TokenIds = tuple[int, ...]
-Pages = tuple[int, ...]
-"""One page id per layer group; ABSENT where the group keeps none."""
-Copies = tuple[HostCopy | None, ...]
-"""One host copy per layer group."""
-ABSENT = -1
 
 
 class Node:
@@ -23,7 +18,7 @@ class Node:
     Fields:
         token_ids: of the edge, whole pages; empty in a root.
         depth: tokens above the edge.
-        entries: one per page of the edge; the first `num_warm` are Pages, the others Copies.
+        entries: one per page of the edge; the first `num_warm` are warm, the others cold.
         children: by their first page of token ids; `keys` are the same, sorted.
         num_warm_children: children with a warm entry.
         num_locks: locks on this node and on all below it.
@@ -38,10 +33,10 @@ class Node:
         "num_warm_children", "parent", "rank", "token_ids", "used",
     )  # fmt: skip
 
-    def __init__(self, parent: "Node | None", token_ids: TokenIds, entries: list[Pages | Copies]) -> None:
+    def __init__(self, parent: "Node | None", token_ids: TokenIds, entries: list[Entry]) -> None:
         self.parent = parent
         self.token_ids = token_ids
-        self.depth = parent.depth + len(parent.token_ids) if parent is not None else 0
+        self.depth: int = parent.depth + len(parent.token_ids) if parent is not None else 0
         self.entries = entries
         self.num_warm = len(entries)
         self.num_warm_children = 0
@@ -128,7 +123,7 @@ class Tree:
         upper.keys.append(key)
         return upper
 
-    def append(self, parent: Node, token_ids: TokenIds, entries: list[Pages | Copies]) -> Node:
+    def append(self, parent: Node, token_ids: TokenIds, entries: list[Entry]) -> Node:
         """A new node of warm entries below the end of a walk."""
         if parent.parent is None:
             self.roots[parent.namespace] = parent
@@ -163,6 +158,18 @@ class Tree:
             for node in root.subtree():
                 if node.parent is not None:
                     yield node
+
+    def check(self) -> None:
+        """Asserts that the tree is in order."""
+        for node in self.nodes():
+            parent, children = node.parent, node.children.values()
+            assert parent is not None and parent.children.get(node.token_ids[: self.page_len]) is node
+            assert node.depth == parent.depth + len(parent.token_ids), "A node is not as deep as the edges above."
+            assert len(node.token_ids) == len(node.entries) * self.page_len > 0, "An edge is not its entries' tokens."
+            assert node.keys == sorted(node.children), "Keys are not the children's."
+            assert node.num_locks >= sum(child.num_locks for child in children), "A lock below is not known above."
+            assert node.num_warm_children == sum(child.num_warm > 0 for child in children), "Warm children miscounted."
+            assert not (node.num_cold and node.num_warm_children), "A warm entry hangs on a cold one."
 
     def _num_agreed(self, edge: TokenIds, token_ids: TokenIds) -> int:
         """Whole pages in which both agree; the first is known to."""
