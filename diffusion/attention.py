@@ -1,21 +1,24 @@
-"""Attention of packed segments: each attends to itself alone.
+"""Attention of packed segments, each to itself alone, and of padded batches.
 
-The seam for ragged backends: one that takes all segments in one launch would replace the loop in `attend_ragged`.
+Equally long segments are a batch, for which torch's own attention has the fastest kernels; others go to the ragged
+attention operation, whatever backend it has on the device.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import groupby
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from hemiola.kernels.attention import RAGGED_ATTENTION, ScoreOptions
+from hemiola.kernels.registry import Target
+
 
 @dataclass(frozen=True, slots=True)
 class Packing:
     """How segments of these lengths lie in a tensor [B, L, ...]: one a row where all are equally long, else one after
-    another in a single row. Equal lengths must be neighbours."""
+    another in a single row. Equal lengths should be neighbours."""
 
     lengths: tuple[int, ...]
 
@@ -28,11 +31,18 @@ class Packing:
         """(B, L)."""
         return (len(self.lengths), self.lengths[0]) if self.is_uniform else (1, sum(self.lengths))
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Attention without a mask: [B, L, heads, head_dim] each, and so is the result."""
-        if self.is_uniform:
+
+def packed_attention(device: torch.device, dtype: torch.dtype) -> Callable[[Packing, Tensor, Tensor, Tensor], Tensor]:
+    """Attention of every segment of a packing to itself: query, key, value and result are [B, L, heads, head_dim]."""
+    ragged = RAGGED_ATTENTION.resolve(Target.of(device, dtype)).backend
+
+    def attend(packing: Packing, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        if packing.is_uniform:
             return dense(query, key, value)
-        return attend_ragged(query[0], key[0], value[0], self.lengths).unsqueeze(0)
+        options = ScoreOptions(scale=query.shape[-1] ** -0.5)
+        return ragged.run(query[0], key[0], value[0], packing.lengths, options, is_causal=False).unsqueeze(0)
+
+    return attend
 
 
 def dense(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -41,18 +51,3 @@ def dense(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None)
         query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), attn_mask=bias
     )
     return mixed.transpose(1, 2)
-
-
-def attend_ragged(query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int]) -> Tensor:
-    """[T, heads, head_dim] each. Neighbours of equal length share a launch."""
-    mixed = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-    start = 0
-    for length, equals in groupby(lengths):
-        count = len(list(equals))
-        part = slice(start, start + count * length)
-        group = (count, length, *query.shape[1:])
-        mixed[part] = dense(query[part].view(group), key[part].view(group), value[part].view(group)).reshape(
-            mixed[part].shape
-        )
-        start = part.stop
-    return mixed

@@ -18,7 +18,7 @@ from torch.nn.functional import layer_norm, rms_norm, silu
 from hemiola.core.request import MediaRequest
 from hemiola.core.step import Work
 
-from ..attention import Packing
+from ..attention import Packing, packed_attention
 from ..components import Components
 from ..edge import Edge
 from ..edge.zimage import PATCH, TOKEN_MULTIPLE
@@ -141,6 +141,7 @@ class _Transformer:
         self._rope_axes = [
             table.to(self.device) for table in axes.precompute_freqs_cis(axes.axes_dims, axes.axes_lens, axes.theta)
         ]
+        self._attend = packed_attention(self.device, self.dtype)
         self.time_dim: int = model.t_embedder.mlp[2].out_features
         self.rope_dim = sum(table.shape[1] for table in self._rope_axes)
         self.caption_rope = lru_cache(maxsize=32)(self._caption_rope)
@@ -185,7 +186,7 @@ class _Transformer:
         query = _rotated(_rms(attention.norm_q, attention.to_q(normed).unflatten(-1, (heads, -1))), rope)
         key = _rotated(_rms(attention.norm_k, attention.to_k(normed).unflatten(-1, (heads, -1))), rope)
         value = attention.to_v(normed).unflatten(-1, (heads, -1))
-        mixed = attention.to_out[0](packing.attend(query, key, value).flatten(2))
+        mixed = attention.to_out[0](self._attend(packing, query, key, value).flatten(2))
         x_NLD = _gated(x_NLD, _rms(layer.attention_norm2, mixed), None if modulation is None else modulation[1])
         normed = _rms(layer.ffn_norm1, x_NLD)
         if modulation is not None:
