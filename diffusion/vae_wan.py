@@ -34,7 +34,8 @@ class _Conv:
 
     def __init__(self, module: Any) -> None:
         weight: Tensor = module.weight
-        self.in_channels, self.out_channels = module.in_channels, module.out_channels
+        self.in_channels: int = module.in_channels
+        self.out_channels: int = module.out_channels
         self._num_frames = weight.shape[2] if weight.dim() == 5 else 1
         if weight.dim() == 5:
             weight = weight.transpose(1, 2).flatten(1, 2)
@@ -45,7 +46,7 @@ class _Conv:
     def __call__(self, x_RTCHW: Tensor) -> Tensor:
         """Over each frame alone."""
         y = conv2d(x_RTCHW.flatten(0, 1), self._weight, self._bias, padding=self._weight.shape[-1] // 2)
-        return y.unflatten(0, x_RTCHW.shape[:2])
+        return y.view(*x_RTCHW.shape[:2], *y.shape[1:])
 
     def over_time(self, x_RTCHW: Tensor, past: Tensor | None) -> tuple[Tensor, Tensor]:
         """Over each frame and the two before it; before the first there is nothing. Also what to remember."""
@@ -158,8 +159,8 @@ class _Part:
 
     def work(self, latent_pixels: int, chunk: int) -> Work:
         positions = latent_pixels * self.scale_out**2 * (self.frames_out if chunk else 1)
-        macs = positions * sum(conv.macs for conv in self.module.convs)
-        return Work(rows=1, blocks=1, pixels=-(-macs // CONV_UNIT))
+        macs = sum(conv.macs for conv in self.module.convs)
+        return Work(rows=1, blocks=1, pixels=-(-macs * positions // CONV_UNIT))
 
 
 class DecodeWan:
