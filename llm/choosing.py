@@ -1,9 +1,9 @@
 """From logits to tokens, and to the log probabilities that were asked for. The seam between forward and sampling.
 
-Shape suffixes: R rows, V vocabulary, K likeliest tokens.
+Shape suffixes: R rows, V vocabulary, N rows that want log probabilities, K likeliest tokens.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,15 +24,12 @@ class Asked(NamedTuple):
 
 
 class LogProbs(NamedTuple):
-    """Of the rows that asked: log probabilities of the chosen tokens [N], and of the likeliest [N, K] with their ids.
+    """Of the N rows that asked, in the order of `counts`: row -> how many of the likeliest tokens it wants."""
 
-    `rows` are indices into the step's sampled rows.
-    """
-
-    rows: list[int]
-    chosen: Tensor
-    top: Tensor
-    top_ids: Tensor
+    counts: dict[int, int]
+    chosen_N: Tensor
+    top_NK: Tensor
+    top_ids_NK: Tensor
 
 
 class Chosen(NamedTuple):
@@ -42,18 +39,21 @@ class Chosen(NamedTuple):
     log_probs: LogProbs | None
 
 
-def choose(sampler: type[Sampler], logits_RV: Tensor, asked: Sequence[Asked]) -> Chosen:
-    """One token per row; each depends on nothing but its row."""
-    drawn = [i for i, (sampling, _) in enumerate(asked) if sampling.temperature > 0]
-    if not drawn:
-        tokens_R = sampler.greedy(logits_RV)
-    elif len(drawn) == len(asked):
-        tokens_R = sampler.sample(logits_RV, _draw(asked, logits_RV.device))
+def choose(sampler: type[Sampler], logits_RV: Tensor, asked: Mapping[int, Asked]) -> Chosen:
+    """One token per row; each depends on nothing but its row.
+
+    Args:
+        asked: by row; rows without an entry are greedy and want no log probabilities.
+    """
+    drawn = [row for row, (sampling, _) in asked.items() if sampling.temperature > 0]
+    if len(drawn) == logits_RV.shape[0]:
+        tokens_R = sampler.sample(logits_RV, _draw(list(asked.values()), logits_RV.device))
     else:
         tokens_R = sampler.greedy(logits_RV)
-        index = torch.tensor(drawn, device=logits_RV.device)
-        draw = _draw([asked[i] for i in drawn], logits_RV.device)
-        tokens_R.index_copy_(0, index, sampler.sample(logits_RV.index_select(0, index), draw))
+        if drawn:
+            index = torch.tensor(drawn, device=logits_RV.device)
+            draw = _draw([asked[row] for row in drawn], logits_RV.device)
+            tokens_R.index_copy_(0, index, sampler.sample(logits_RV.index_select(0, index), draw))
     return Chosen(tokens_R, _log_probs(logits_RV, tokens_R, asked))
 
 
@@ -66,25 +66,22 @@ def _draw(asked: Sequence[Asked], device: torch.device) -> Draw:
     return Draw(temperature_R, top_p_R, top_k_R, torch.from_numpy(numbers).to(device))
 
 
-def _log_probs(logits_RV: Tensor, tokens_R: Tensor, asked: Sequence[Asked]) -> LogProbs | None:
+def _log_probs(logits_RV: Tensor, tokens_R: Tensor, asked: Mapping[int, Asked]) -> LogProbs | None:
     """Natural logarithms, of the distribution before temperature and filters."""
-    rows = [i for i, (sampling, _) in enumerate(asked) if sampling.logprobs is not None]
-    if not rows:
+    counts = {row: sampling.logprobs for row, (sampling, _) in asked.items() if sampling.logprobs is not None}
+    if not counts:
         return None
-    index = torch.tensor(rows, device=logits_RV.device)
+    index = torch.tensor(list(counts), device=logits_RV.device)
     all_NV = torch.log_softmax(logits_RV.index_select(0, index), -1)
-    most = max(asked[i].sampling.logprobs or 0 for i in rows)
-    top = all_NV.topk(min(most, all_NV.shape[1]), -1)
+    top = all_NV.topk(min(max(counts.values()), all_NV.shape[1]), -1)
     chosen_N = all_NV.gather(1, tokens_R.index_select(0, index)[:, None])[:, 0]
-    return LogProbs(rows, chosen_N, top.values, top.indices)
+    return LogProbs(counts, chosen_N, top.values, top.indices)
 
 
-def log_prob_lists(log_probs: LogProbs, asked: Sequence[Asked]) -> dict[int, tuple[float, tuple[TopLogprob, ...]]]:
+def log_prob_lists(log_probs: LogProbs) -> dict[int, tuple[float, tuple[TopLogprob, ...]]]:
     """Row -> (log probability of the token, the likeliest tokens), on the host."""
-    chosen, top, top_ids = log_probs.chosen.tolist(), log_probs.top.tolist(), log_probs.top_ids.tolist()
-    found = {}
-    for n, row in enumerate(log_probs.rows):
-        count = asked[row].sampling.logprobs or 0
-        likeliest = tuple(map(TopLogprob, top_ids[n][:count], top[n][:count]))
-        found[row] = (chosen[n], likeliest)
-    return found
+    chosen, top, top_ids = log_probs.chosen_N.tolist(), log_probs.top_NK.tolist(), log_probs.top_ids_NK.tolist()
+    return {
+        row: (chosen[n], tuple(map(TopLogprob, top_ids[n][:count], top[n][:count])))
+        for n, (row, count) in enumerate(log_probs.counts.items())
+    }

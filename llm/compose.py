@@ -90,14 +90,12 @@ def _token_ids(
     decodes: Sequence[LanguageState], chunks: Sequence[Chunk], table: RowTable, device: torch.device
 ) -> Tensor:
     """Tokens that the host knows, and in the places of those in flight what the device sampled last for their rows."""
-    ids: list[int] = []
     in_flight: list[tuple[int, int]] = []
-    for i, state in enumerate(decodes):
-        if state.num_computed < len(state.token_ids):
-            ids.append(state.token_ids[state.num_computed])
-        else:
-            ids.append(0)
-            in_flight.append((i, state.row))
+    try:
+        ids = [state.token_ids[state.num_computed] for state in decodes]
+    except IndexError:
+        in_flight = [(i, state.row) for i, state in enumerate(decodes) if state.num_computed == len(state.token_ids)]
+        ids = [0 if s.num_computed == len(s.token_ids) else s.token_ids[s.num_computed] for s in decodes]
     for state, num_new, _ in chunks:
         ids += state.token_ids[state.num_computed : state.num_computed + num_new]
     ids_T = _to(np.array(ids, dtype=np.int64), device)

@@ -7,6 +7,7 @@ fail; `collect` only delivers.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -25,6 +26,9 @@ from .pending import Stopwatch
 from .rows import RowTable
 from .state import LanguageState, Served, chunk_work
 
+# Pages are taken for so many tokens more, as long as there are any: taking them one by one costs more than it saves.
+_TOKENS_AHEAD = 12
+
 _by_length = attrgetter("num_computed")
 
 
@@ -35,7 +39,8 @@ class TokenStep:
     Fields:
         decodes, chunks: its rows.
         grown: who took pages for it, and how many pages they had before.
-        sampled: states that get a token, in order of the chosen ones; `asked` are their parameters.
+        is_tight: somebody could not have pages ahead of need; nobody asks for them any more.
+        sampled: states that get a token, in order of the chosen ones.
         chosen: their tokens, once launched.
         slot: where it was launched.
     """
@@ -43,8 +48,8 @@ class TokenStep:
     decodes: list[LanguageState]
     chunks: list[Chunk]
     grown: list[tuple[LanguageState, int]]
+    is_tight: bool = False
     sampled: list[LanguageState] = field(default_factory=list)
-    asked: list[Asked] = field(default_factory=list)
     chosen: Chosen | None = None
     slot: Slot | None = None
 
@@ -133,8 +138,15 @@ class TokenSteps:
         return True
 
     def _grow(self, state: LanguageState, num_tokens: int, step: TokenStep) -> Shortfall | None:
-        before = len(state.memory.pages)
-        shortfall = self._kv.grow(state.memory, self._kv.pages_for(num_tokens))
+        """Takes pages for so many tokens, and for some decodes to come if they are there."""
+        kv, memory = self._kv, state.memory
+        before = len(memory.pages)
+        shortfall: Shortfall | None = None
+        if not step.is_tight:
+            shortfall = kv.grow(memory, kv.pages_for(min(num_tokens + _TOKENS_AHEAD, state.max_len)))
+            step.is_tight = shortfall is not None
+        if step.is_tight:
+            shortfall = kv.grow(memory, kv.pages_for(num_tokens))
         if shortfall is None:
             step.grown.append((state, before))
         return shortfall
@@ -153,7 +165,6 @@ class TokenSteps:
             step.decodes.sort(key=_by_length)
             inputs = compose(step.decodes, step.chunks, self.table, self._served.page_len, self._device)
             step.sampled = [*step.decodes, *(chunk.state for chunk in step.chunks if chunk.is_last)]
-            step.asked = [Asked(s.request.sampling, s.target_len - len(s.request.token_ids)) for s in step.sampled]
             attend = PagedAttend(
                 self._store,
                 self._attention,
@@ -164,7 +175,12 @@ class TokenSteps:
             )
             logits_RV = self._model.forward(inputs.token_ids_T, inputs.positions_T, attend, inputs.sampled_R)
             if step.sampled:
-                chosen = choose(self._sampler, logits_RV, step.asked)
+                asked = {
+                    row: Asked(state.request.sampling, state.target_len - len(state.request.token_ids))
+                    for row, state in enumerate(step.sampled)
+                    if not state.is_plain
+                }
+                chosen = choose(self._sampler, logits_RV, asked)
                 self.table.newest.index_copy_(0, inputs.sampled_rows_R, chosen.tokens_R)
                 step.chosen = chosen if self._device.type == "cpu" else _to_host(chosen)
         step.slot = slot
@@ -213,29 +229,29 @@ class TokenSteps:
         if step.chosen is None:
             return []
         log_probs = step.chosen.log_probs
-        found = log_prob_lists(log_probs, step.asked) if log_probs is not None else {}
+        found = log_prob_lists(log_probs) if log_probs is not None else {}
         outputs = []
-        for i, (state, token_id) in enumerate(zip(step.sampled, step.chosen.tokens_R.tolist(), strict=True)):
+        for row, token_id in enumerate(step.chosen.tokens_R.tolist()):
+            state = step.sampled[row]
             if state.row < 0:
                 continue
-            state.token_ids.append(token_id)
-            request = state.request
+            request, token_ids = state.request, state.token_ids
+            token_ids.append(token_id)
             if token_id in request.sampling.stop_token_ids:
                 outputs.append(StepOutput(state, (finished(state, "stop", token_id),), True))
                 continue
-            log_prob, likeliest = found.get(i, (None, ()))
-            token = Token(request.id, token_id, log_prob, likeliest)
-            if len(state.token_ids) == state.max_len:
+            token = Token(request.id, token_id, *found[row]) if row in found else Token(request.id, token_id)
+            if len(token_ids) == state.max_len:
                 outputs.append(StepOutput(state, (token, finished(state, "length")), True))
             else:
                 outputs.append(StepOutput(state, (token,)))
         return outputs
 
 
-def finished(state: LanguageState, reason: str, stop_reason: int | None = None) -> Event:
+def finished(state: LanguageState, reason: Literal["stop", "length"], stop_reason: int | None = None) -> Event:
     """The good end. A token that ended the answer counts as generated, although it is not shown."""
     usage = Usage(state.prompt_len, state.num_cached, state.num_generated, state.num_steps)
-    return Finished(state.id, "length" if reason == "length" else "stop", usage, stop_reason)
+    return Finished(state.id, reason, usage, stop_reason)
 
 
 def _to_host(chosen: Chosen) -> Chosen:
@@ -247,6 +263,8 @@ def _to_host(chosen: Chosen) -> Chosen:
     log_probs = chosen.log_probs
     if log_probs is not None:
         log_probs = log_probs._replace(
-            chosen=copied(log_probs.chosen), top=copied(log_probs.top), top_ids=copied(log_probs.top_ids)
+            chosen_N=copied(log_probs.chosen_N),
+            top_NK=copied(log_probs.top_NK),
+            top_ids_NK=copied(log_probs.top_ids_NK),
         )
     return Chosen(copied(chosen.tokens_R), log_probs)
