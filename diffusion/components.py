@@ -32,7 +32,7 @@ class Components:
     ) -> None:
         self._files = files
         self._dtype = dtype
-        self._device = torch.device(device)
+        self.device = torch.device(device)
         self._load_format = load_format
 
     def model(self, name: str) -> Any:
@@ -48,7 +48,7 @@ class Components:
         folder = self._files.component(name)
         with _quiet():
             module = self._made_up(made, name) if self._load_format == "dummy" else self._read(made, folder)
-        return module.to(self._device).eval().requires_grad_(False)
+        return module.to(self.device).eval().requires_grad_(False)
 
     def _declared(self, name: str) -> tuple[str, str]:
         entry = self._files.index.get(name)
@@ -76,7 +76,8 @@ class Components:
 
     def _made_up(self, made: Any, name: str) -> nn.Module:
         config = dict(self._files.config(name))
-        with torch.random.fork_rng(devices=[]):
+        gpus = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=gpus), self.device:
             torch.manual_seed(_DUMMY_SEED)
             if made.__module__.startswith("diffusers"):
                 module: nn.Module = made.from_config(config)

@@ -10,6 +10,7 @@ from .registry import Operation
 from .rms_norm import RMS_NORM
 from .rope import ROPE
 from .sampling import SAMPLER
+from .solver_step import SOLVER_STEP
 
 OPERATIONS: tuple[Operation[Any], ...] = (
     LINEAR,
@@ -20,4 +21,5 @@ OPERATIONS: tuple[Operation[Any], ...] = (
     PAGED_ATTENTION,
     RAGGED_ATTENTION,
     SAMPLER,
+    SOLVER_STEP,
 )

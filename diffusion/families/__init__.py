@@ -40,5 +40,5 @@ def load_family(
     if name not in FAMILIES:
         raise UnsupportedModel(f"No family runs '{name}'. Supported pipelines: {', '.join(sorted(FAMILIES))}.")
     components = Components(edge.files, dtype=dtype, device=device, load_format=load_format)
-    with torch.inference_mode():
+    with torch.no_grad():
         return FAMILIES[name](edge, components)

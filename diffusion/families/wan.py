@@ -37,7 +37,7 @@ class Wan:
 
     def __init__(self, edge: Edge, components: Components) -> None:
         self.edge = edge
-        self.solver = make_solver(edge.files.config("scheduler"))
+        self.solver = make_solver(edge.files.config("scheduler"), components.device)
         transformer = components.model("transformer")
         refiner = _TextEmbedder(transformer)
         self.encode = EncodeStage(refiner, T5Layers(components.model("text_encoder")))

@@ -40,7 +40,7 @@ class ZImage:
 
     def __init__(self, edge: Edge, components: Components) -> None:
         self.edge = edge
-        self.solver = make_solver(edge.files.config("scheduler"))
+        self.solver = make_solver(edge.files.config("scheduler"), components.device)
         transformer = components.model("transformer")
         vae = components.model("vae")
         layers = None

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hemiola.core.errors import UnsupportedModel
-from hemiola.kernels.solver_step import flow_euler_step
+from hemiola.kernels.registry import Target
+from hemiola.kernels.solver_step import SOLVER_STEP
 
 from .base import Options, Schedule
 
@@ -22,7 +23,8 @@ class FlowMatchEuler:
 
     num_history = 0
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(self, config: Mapping[str, Any], target: Target) -> None:
+        self._kernel = SOLVER_STEP.resolve(target).backend
         options = Options(config)
         for key in _OFF:
             options.require(key, False, default=False)
@@ -50,7 +52,7 @@ class FlowMatchEuler:
     def step(
         self, coefficients_RK: Tensor, output_RS: Tensor, sample_RS: Tensor, history: Sequence[Tensor]
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        return flow_euler_step(sample_RS, output_RS, coefficients_RK[:, 0]), ()
+        return self._kernel.flow_euler(sample_RS, output_RS, coefficients_RK[:, 0]), ()
 
     def _line(self, num_steps: int) -> NDArray[np.floating[Any]]:
         """Even sigmas between the ends of the training schedule, which is shifted itself unless shifting is dynamic."""

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from hemiola.core.errors import UnsupportedModel
-from hemiola.kernels.solver_step import unipc_step
+from hemiola.kernels.registry import Target
+from hemiola.kernels.solver_step import SOLVER_STEP
 
 from .base import Options, Schedule
 
@@ -39,7 +40,8 @@ class UniPC:
 
     num_history = 3
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(self, config: Mapping[str, Any], target: Target) -> None:
+        self._kernel = SOLVER_STEP.resolve(target).backend
         options = Options(config)
         for key, (allowed, default) in _REQUIRED.items():
             options.require(key, allowed, default)
@@ -60,7 +62,8 @@ class UniPC:
         self, coefficients_RK: Tensor, output_RS: Tensor, sample_RS: Tensor, history: Sequence[Tensor]
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         last, clean_1, clean_2 = history
-        following, corrected, clean = unipc_step(output_RS, sample_RS, last, clean_1, clean_2, coefficients_RK)
+        step = self._kernel.unipc
+        following, corrected, clean = step(output_RS, sample_RS, last, clean_1, clean_2, coefficients_RK)
         return following, (corrected, clean, clean_1)
 
     def _make(self, num_steps: int, given: tuple[float, ...] | None) -> Schedule:

@@ -5,11 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
 from hemiola.kernels.attention import PagedRows, ScoreOptions
 from hemiola.kernels.sampling import Draw
+from hemiola.kernels.solver_step import UNIPC_COLUMNS
 
 NUM_HEADS, NUM_KV, HEAD_DIM, PAGE_LEN, NUM_LAYERS = 6, 2, 16, 4, 3
 
@@ -197,6 +199,25 @@ def close(got: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(got, expected, rtol=2e-5, atol=2e-5)
 
 
+def check_solver_step(backend: Any) -> None:
+    """UniPC's update number by number, in Python's floats; rows have different coefficients."""
+    flow, sample, last, clean_1, clean_2 = torch.randn(5, 3, 2, 4)
+    dt = torch.tensor([-0.5, 0.1, 0.0])
+    for row in range(3):
+        close(backend.flow_euler(sample, flow, dt)[row], sample[row] + float(dt[row]) * flow[row])
+    coefficients = torch.rand(3, len(UNIPC_COLUMNS)) + 0.2
+    results = backend.unipc(flow, sample, last, clean_1, clean_2, coefficients)
+    for row in range(3):
+        c = dict(zip(UNIPC_COLUMNS, coefficients[row].tolist(), strict=True))
+        flat = zip(*(x[row].flatten().tolist() for x in (flow, sample, last, clean_1, clean_2, *results)), strict=True)
+        for v, x, x_last, m_1, m_2, following, corrected, clean in flat:
+            m = x - c["sigma"] * v
+            residual = c["c_rho_old"] * (m_2 - m_1) / c["c_ratio"] + c["c_rho_new"] * (m - m_1)
+            y = c["keep"] * x + c["c_last"] * x_last - c["c_clean"] * m_1 - c["c_residual"] * residual
+            z = c["p_sample"] * y - c["p_clean"] * m - c["p_residual"] * 0.5 * (m_1 - m) / c["p_ratio"]
+            assert (following, corrected, clean) == pytest.approx((z, y, m), rel=1e-3, abs=1e-4)
+
+
 CASES: dict[str, Callable[[Any], None]] = {
     "linear": check_linear,
     "rms_norm": check_rms_norm,
@@ -206,4 +227,5 @@ CASES: dict[str, Callable[[Any], None]] = {
     "paged_attention": check_paged_attention,
     "ragged_attention": check_ragged_attention,
     "sampling": check_sampling,
+    "solver_step": check_solver_step,
 }
