@@ -6,10 +6,9 @@ step and guidance share a batch: every guidance branch of every row is a segment
 Shape suffixes: N pictures or segments, L tokens of one, D transformer width, C latent channels, R rows of the batch.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,18 +20,27 @@ from hemiola.core.step import Work
 from ..attention import Packing, packed_attention
 from ..components import Components
 from ..edge import Edge
-from ..edge.zimage import PATCH, TOKEN_MULTIPLE
+from ..edge.zimage import PATCH
 from ..encode import EncodeStage
 from ..solvers import Schedule, make_solver
 from ..stage import Block, Carry, Noisy
 from ..text_layers import DecoderLayers
 from ..vae_2d import Decode2d
+from .zimage_layout import (
+    Layout,
+    Picture,
+    Segment,
+    Shape,
+    Spot,
+    layout_of,
+    pack,
+    pack_rope,
+    padded,
+    patchified,
+    unpatchified,
+)
 
 _HIDDEN_STATE = -2
-
-
-def padded(num_tokens: int) -> int:
-    return -(-num_tokens // TOKEN_MULTIPLE) * TOKEN_MULTIPLE
 
 
 class ZImage:
@@ -82,48 +90,9 @@ class ZImage:
         condition_len, dim = self._condition_shape
         return condition_len(num_tokens), dim
 
-    def denoise_shape(self, request: MediaRequest) -> "_Shape":
+    def denoise_shape(self, request: MediaRequest) -> Shape:
         _, _, height, width = self.latents_shape(request)
-        return _Shape(height, width, tuple(padded(len(ids)) for ids in self.prompts(request)))
-
-
-class _Shape(NamedTuple):
-    """Of a denoise row: latent pixels, and the padded caption of each guidance branch."""
-
-    height: int
-    width: int
-    caption_lens: tuple[int, ...]
-
-    @property
-    def num_patches(self) -> int:
-        return (self.height // PATCH) * (self.width // PATCH)
-
-    @property
-    def picture_len(self) -> int:
-        return padded(self.num_patches)
-
-    @property
-    def pictures(self) -> tuple[int, ...]:
-        """A picture's positions start after its caption, so branches with equally long captions share one."""
-        return tuple(dict.fromkeys(self.caption_lens))
-
-    @property
-    def segment_lens(self) -> tuple[int, ...]:
-        return tuple(map(self.segment_len, self.caption_lens))
-
-    def segment_len(self, caption_len: int) -> int:
-        return self.picture_len + caption_len
-
-    def spot(self, caption_len: int) -> "_Spot":
-        return _Spot(caption_len, self.height, self.width)
-
-
-class _Spot(NamedTuple):
-    """What the positions of a segment depend on: its caption's length and its picture's latent pixels."""
-
-    caption_len: int
-    height: int
-    width: int
+        return Shape(height, width, tuple(padded(len(ids)) for ids in self.prompts(request)))
 
 
 class _Transformer:
@@ -154,7 +123,7 @@ class _Transformer:
         along = first[1 : length + 1]
         return torch.cat([along, rows[:1].expand(length, -1), columns[:1].expand(length, -1)], dim=-1)
 
-    def _picture_rope(self, spot: "_Spot") -> Tensor:
+    def _picture_rope(self, spot: Spot) -> Tensor:
         """complex64 [picture_len, rope_dim]: one position after the caption; padding is at position 0."""
         first, rows, columns = self._rope_axes
         height, width = spot.height // PATCH, spot.width // PATCH
@@ -164,7 +133,7 @@ class _Transformer:
         origin = torch.cat([first[0], rows[0], columns[0]])
         return torch.cat([patches, origin.expand(padded(len(patches)) - len(patches), -1)])
 
-    def _segment_rope(self, spot: "_Spot") -> Tensor:
+    def _segment_rope(self, spot: Spot) -> Tensor:
         return torch.cat([self.picture_rope(spot), self.caption_rope(spot.caption_len)])
 
     def embed_time(self, timestep_R: Tensor) -> Tensor:
@@ -244,36 +213,6 @@ class _CaptionRefiner:
         return self._transformer.block(self._layers[index], condition_LD.unsqueeze(0), rope, packing)[0]
 
 
-@dataclass(frozen=True, slots=True)
-class _Picture:
-    """The picture tokens of one row, for the guidance branches with captions of one length."""
-
-    row: int
-    spot: _Spot
-
-
-@dataclass(frozen=True, slots=True)
-class _Segment:
-    """One guidance branch of one row: a picture (by its place), then a caption (by its tokens)."""
-
-    row: int
-    spot: _Spot
-    picture: int
-    caption: slice
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """How a batch is packed. Both kinds are ordered by length, so that equal lengths are neighbours."""
-
-    shapes: tuple[_Shape, ...]
-    pictures: tuple[_Picture, ...]
-    segments: tuple[_Segment, ...]
-    branches: tuple[tuple[int, ...], ...]  # of each row: places of its positive and negative segment
-    picture_packing: Packing
-    segment_packing: Packing
-
-
 class _Denoise:
     """Blocks: the noise refiner over pictures, then the main layers over [picture, caption] segments."""
 
@@ -287,10 +226,10 @@ class _Denoise:
         self._layers: Sequence[Any] = list(model.layers)
         self.blocks = lru_cache(maxsize=256)(self._make_blocks)
 
-    def batch_key(self, shape: _Shape) -> Hashable:
+    def batch_key(self, shape: Shape) -> Hashable:
         return ()
 
-    def _make_blocks(self, shape: _Shape) -> Sequence[Block]:
+    def _make_blocks(self, shape: Shape) -> Sequence[Block]:
         pictures = _segments_work([shape.picture_len] * len(shape.pictures))
         segments = _segments_work(shape.segment_lens)
         blocks = [Block(partial(self._refine, layer), pictures) for layer in self._refiners]
@@ -298,7 +237,7 @@ class _Denoise:
         blocks += [Block(partial(self._run, layer), segments) for layer in self._layers[1:]]
         return tuple(blocks)
 
-    def carried(self, shape: _Shape) -> Mapping[str, int]:
+    def carried(self, shape: Shape) -> Mapping[str, int]:
         transformer = self._transformer
         width = transformer.dim * transformer.dtype.itemsize
         tokens = max(len(shape.pictures) * shape.picture_len, sum(shape.segment_lens))
@@ -314,30 +253,30 @@ class _Denoise:
 
     def open(self, rows: Sequence[Noisy]) -> Carry:
         transformer = self._transformer
-        shapes = [_Shape(row.latents.shape[2], row.latents.shape[3], tuple(map(len, row.conditions))) for row in rows]
-        facts = _packed(tuple(shapes))
+        shapes = [Shape(row.latents.shape[2], row.latents.shape[3], tuple(map(len, row.conditions))) for row in rows]
+        layout = layout_of(tuple(shapes))
         embedded = self._embedded([row.latents for row in rows])
         captions = [caption for row in rows for caption in row.conditions]
         tensors = {
-            "x": _pack([embedded[picture.row] for picture in facts.pictures], facts.picture_packing),
-            "rope": _pack_rope(facts.pictures, transformer.picture_rope, facts.picture_packing),
-            "rows": self._row_of_each(facts.pictures, facts.picture_packing),
+            "x": pack([embedded[picture.row] for picture in layout.pictures], layout.picture_packing),
+            "rope": pack_rope(layout.pictures, transformer.picture_rope, layout.picture_packing),
+            "rows": self._row_of_each(layout.pictures, layout.picture_packing),
             "captions": torch.cat(captions),
             "time": transformer.embed_time(torch.stack([row.timestep for row in rows])),
         }
-        return Carry(tensors, facts)
+        return Carry(tensors, layout)
 
     def close(self, carry: Carry, rows: Sequence[Noisy]) -> Sequence[Tensor]:
-        facts: _Facts = carry.facts
+        layout: Layout = carry.facts
         final = self._transformer.final
         tokens, owners = self._picture_tokens(carry)
         scale = 1.0 + final.adaLN_modulation(carry.tensors["time"])
         normed = layer_norm(tokens, tokens.shape[-1:], eps=final.norm_final.eps) * scale[owners]
-        lengths = [facts.shapes[segment.row].num_patches for segment in facts.segments]
+        lengths = [layout.shapes[segment.row].num_patches for segment in layout.segments]
         outputs = final.linear(normed).float().split(lengths)
         return [
-            _guided([_unpatchified(outputs[i], shape, self.channels) for i in branches], row.guidance_scale)
-            for row, shape, branches in zip(rows, facts.shapes, facts.branches, strict=True)
+            _guided([unpatchified(outputs[i], shape, self.channels) for i in branches], row.guidance_scale)
+            for row, shape, branches in zip(rows, layout.shapes, layout.branches, strict=True)
         ]
 
     # -- blocks
@@ -346,14 +285,14 @@ class _Denoise:
         self._through(layer, carry, carry.facts.picture_packing)
 
     def _join_and_run(self, layer: Any, carry: Carry) -> None:
-        facts: _Facts = carry.facts
+        layout: Layout = carry.facts
         tensors = carry.tensors
-        pictures = tensors["x"].flatten(0, 1).split(facts.picture_packing.lengths)
+        pictures = tensors["x"].flatten(0, 1).split(layout.picture_packing.lengths)
         captions = tensors.pop("captions")
-        parts = [part for s in facts.segments for part in (pictures[s.picture], captions[s.caption])]
-        tensors["x"] = _pack(parts, facts.segment_packing)
-        tensors["rope"] = _pack_rope(facts.segments, self._transformer.segment_rope, facts.segment_packing)
-        tensors["rows"] = self._row_of_each(facts.segments, facts.segment_packing)
+        parts = [part for s in layout.segments for part in (pictures[s.picture], captions[s.caption])]
+        tensors["x"] = pack(parts, layout.segment_packing)
+        tensors["rope"] = pack_rope(layout.segments, self._transformer.segment_rope, layout.segment_packing)
+        tensors["rows"] = self._row_of_each(layout.segments, layout.segment_packing)
         self._run(layer, carry)
 
     def _run(self, layer: Any, carry: Carry) -> None:
@@ -368,12 +307,12 @@ class _Denoise:
 
     def _embedded(self, latents: Sequence[Tensor]) -> Sequence[Tensor]:
         """Picture tokens of each row, padded [picture_len, D]."""
-        patches = [_patchified(tensor.to(self._transformer.dtype)) for tensor in latents]
+        patches = [patchified(tensor.to(self._transformer.dtype)) for tensor in latents]
         tokens = self._transformer.embedder(torch.cat(patches)).split([len(part) for part in patches])
         pad_token = self._transformer.model.x_pad_token
         return [torch.cat([part, pad_token.expand(padded(len(part)) - len(part), -1)]) for part in tokens]
 
-    def _row_of_each(self, parts: Sequence[_Picture] | Sequence[_Segment], packing: Packing) -> Tensor:
+    def _row_of_each(self, parts: Sequence[Picture] | Sequence[Segment], packing: Packing) -> Tensor:
         """Which row modulates each segment [N], or each token [T] of a ragged pack; [1] where one row is alone."""
         rows = [part.row for part in parts]
         if len(set(rows)) == 1:
@@ -393,66 +332,16 @@ class _Denoise:
 
     def _picture_tokens(self, carry: Carry) -> tuple[Tensor, Tensor]:
         """Of all segments in turn, the tokens of the picture without padding [T, D]; and the row of each [T]."""
-        facts: _Facts = carry.facts
-        segments = carry.tensors["x"].flatten(0, 1).split(facts.segment_packing.lengths)
-        counts = [facts.shapes[segment.row].num_patches for segment in facts.segments]
+        layout: Layout = carry.facts
+        segments = carry.tensors["x"].flatten(0, 1).split(layout.segment_packing.lengths)
+        counts = [layout.shapes[segment.row].num_patches for segment in layout.segments]
         tokens = torch.cat([part[:count] for part, count in zip(segments, counts, strict=True)])
-        rows = torch.tensor([segment.row for segment in facts.segments])
+        rows = torch.tensor([segment.row for segment in layout.segments])
         return tokens, rows.repeat_interleave(torch.tensor(counts)).to(tokens.device)
 
 
 def _segments_work(lengths: Sequence[int]) -> Work:
     return Work(rows=1, new_tokens=sum(lengths), attended_pairs=sum(n * n for n in lengths), blocks=1)
-
-
-def _packed(shapes: tuple[_Shape, ...]) -> _Facts:
-    pictures = [_Picture(row, shape.spot(length)) for row, shape in enumerate(shapes) for length in shape.pictures]
-    pictures.sort(key=lambda picture: shapes[picture.row].picture_len)
-    places = {(picture.row, picture.spot): place for place, picture in enumerate(pictures)}
-    segments, start = [], 0
-    for row, shape in enumerate(shapes):
-        for length in shape.caption_lens:
-            spot = shape.spot(length)
-            segments.append(_Segment(row, spot, places[row, spot], slice(start, start + length)))
-            start += length
-    segments.sort(key=lambda segment: shapes[segment.row].segment_len(segment.spot.caption_len))
-    branches: list[list[int]] = [[] for _ in shapes]
-    for place, segment in sorted(enumerate(segments), key=lambda entry: entry[1].caption.start):
-        branches[segment.row].append(place)
-    return _Facts(
-        shapes,
-        tuple(pictures),
-        tuple(segments),
-        tuple(map(tuple, branches)),
-        Packing(tuple(shapes[p.row].picture_len for p in pictures)),
-        Packing(tuple(shapes[s.row].segment_len(s.spot.caption_len) for s in segments)),
-    )
-
-
-def _pack(parts: Sequence[Tensor], packing: Packing) -> Tensor:
-    return torch.cat(list(parts)).view(*packing.shape, -1)
-
-
-def _pack_rope(
-    parts: Sequence[_Picture] | Sequence[_Segment], rope: Callable[[_Spot], Tensor], packing: Packing
-) -> Tensor:
-    """[N, L, 1, rope_dim], or with N = 1 where all have the same positions."""
-    spots = [part.spot for part in parts]
-    if len(set(spots)) == 1:
-        return rope(spots[0]).unsqueeze(1).unsqueeze(0)
-    return _pack([rope(spot) for spot in spots], packing).unsqueeze(2)
-
-
-def _patchified(latents: Tensor) -> Tensor:
-    """[C, 1, height, width] to [num_patches, PATCH * PATCH * C]."""
-    channels, _, height, width = latents.shape
-    grid = latents.view(channels, height // PATCH, PATCH, width // PATCH, PATCH)
-    return grid.permute(1, 3, 2, 4, 0).reshape(-1, PATCH * PATCH * channels)
-
-
-def _unpatchified(tokens: Tensor, shape: _Shape, channels: int) -> Tensor:
-    grid = tokens.view(shape.height // PATCH, shape.width // PATCH, PATCH, PATCH, channels)
-    return grid.permute(4, 0, 2, 1, 3).reshape(channels, 1, shape.height, shape.width)
 
 
 def _guided(branches: Sequence[Tensor], scale: float) -> Tensor:
