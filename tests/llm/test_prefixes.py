@@ -1,5 +1,6 @@
 """What was computed once is not computed again, and nobody can tell from the tokens."""
 
+import msgspec
 import pytest
 
 from hemiola.tests import tiny_language as tiny
@@ -77,16 +78,9 @@ def test_those_who_wait_compute_when_the_one_they_wait_for_is_aborted(make_runne
 
 def test_the_more_urgent_never_wait_for_the_less_urgent(make_runner) -> None:
     runner = make_runner()
-    lazy = ask("lazy", PROMPT)
-    urgent = ask("urgent", PROMPT)
-    background = type(lazy)(**{**_fields(lazy), "service_class": "background"})
-    driver = Driver(runner)
-    first, second = driver.admit(background, urgent)
+    background = msgspec.structs.replace(ask("lazy", PROMPT), service_class="background")
+    first, second = Driver(runner).admit(background, ask("urgent", PROMPT))
     assert first.is_ready and second.is_ready
-
-
-def _fields(request) -> dict:
-    return {name: getattr(request, name) for name in request.__struct_fields__}
 
 
 def test_salts_keep_caches_apart(make_runner) -> None:

@@ -1,0 +1,85 @@
+"""Tokens of a seed depend on nothing but their own request; what was asked of the distribution is honoured."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from hemiola.core.request import Sampling
+from hemiola.kernels.sampling.torch_reference import TorchSampler
+from hemiola.llm.choosing import Asked, choose
+from hemiola.llm.random_stream import uniforms
+from hemiola.tests import tiny_language as tiny
+from hemiola.tests.llm.driver import Driver, ask
+
+PROMPT = tiny.token_ids(20, seed=2)
+WARM = {"temperature": 1.3, "top_p": 0.9, "top_k": 40, "seed": 11}
+
+
+def test_uniforms_are_uniform_and_differ_by_seed_and_counter() -> None:
+    numbers = uniforms([7] * 20_000, range(20_000))
+    assert 0 <= numbers.min() < 1e-3 and 1 - 1e-3 < numbers.max() < 1
+    assert np.histogram(numbers, 10, (0, 1))[0] == pytest.approx([2000] * 10, rel=0.1)
+    # Neighbouring seeds are what the answers of one request for several get: they must not be shifts of each other.
+    neighbour = uniforms([8] * 20_000, range(20_000))
+    assert abs(np.corrcoef(numbers[1:], neighbour[:-1])[0, 1]) < 0.03
+    assert abs(np.corrcoef(numbers, neighbour)[0, 1]) < 0.03
+    assert np.array_equal(numbers * 2**32, np.floor(numbers * 2**32))
+
+
+def test_uniforms_of_a_seed_never_change() -> None:
+    """Recorded once: a change would give other answers to old seeds."""
+    assert uniforms([0, 1, -1, 2**63 - 1], [0, 0, 5, 9]).tolist() == RECORDED
+
+
+def test_a_seed_gives_the_same_tokens_alone_in_a_crowd_and_with_other_chunks(make_runner) -> None:
+    alone = Driver(make_runner()).run(ask("a", PROMPT, max_tokens=24, **WARM))["a"]
+    crowd = Driver(make_runner(prefix_cache=False), quantum=12, depth=2)
+    others = [ask(f"o{i}", tiny.token_ids(5 + 7 * i, seed=i), max_tokens=30, temperature=0.5 * i) for i in range(5)]
+    together = crowd.run(*others[:3], ask("a", PROMPT, max_tokens=24, **WARM), *others[3:])
+    assert together["a"] == alone
+    other_seed = Driver(make_runner()).run(ask("a", PROMPT, max_tokens=24, **{**WARM, "seed": 12}))["a"]
+    assert other_seed != alone
+
+
+def test_temperature_0_is_greedy_and_top_k_1_too(make_runner) -> None:
+    driver = Driver(make_runner())
+    tokens = driver.run(ask("a", PROMPT), ask("b", PROMPT, temperature=2.0, top_k=1), ask("c", PROMPT, top_p=1e-6))
+    assert tokens["a"] == tokens["b"] == tokens["c"] == tiny.reference_greedy("qwen3", PROMPT, 8)
+
+
+def test_frequencies_are_the_filtered_probabilities() -> None:
+    logits = torch.tensor([2.0, 1.0, 0.5, 0.0, -1.0, -3.0]).repeat(4000, 1)
+    sampling = Sampling(temperature=0.8, top_p=0.9, top_k=4, seed=5)
+    tokens = choose(TorchSampler, logits, {i: Asked(sampling, i) for i in range(4000)}).tokens_R.tolist()
+    probs = torch.softmax(logits[0] / 0.8, -1)
+    kept = probs[:4] / probs[:4].sum()
+    kept = kept * (kept.cumsum(0) - kept < 0.9)
+    expected = (kept / kept.sum()).tolist()
+    counts = Counter(tokens)
+    assert [counts[i] / 4000 for i in range(4)] == pytest.approx(expected, abs=0.03)
+    assert counts[4] == counts[5] == 0
+
+
+def test_each_row_of_a_mixed_batch_is_asked_for_what_it_wants() -> None:
+    logits = torch.randn(5, 50, generator=torch.Generator().manual_seed(1))
+    asked = {1: Asked(Sampling(temperature=0.0, logprobs=0), 3), 3: Asked(Sampling(seed=9, logprobs=4), 0)}
+    chosen = choose(TorchSampler, logits, asked)
+    assert chosen.tokens_R[[0, 1, 2, 4]].tolist() == logits.argmax(-1)[[0, 1, 2, 4]].tolist()
+    alone = choose(TorchSampler, logits[3:4], {0: Asked(Sampling(seed=9), 0)})
+    assert chosen.tokens_R[3] == alone.tokens_R[0]
+    assert chosen.log_probs is not None and chosen.log_probs.counts == {1: 0, 3: 4}
+    assert alone.log_probs is None
+
+
+def test_log_probabilities_are_of_the_distribution_before_temperature(make_runner) -> None:
+    driver = Driver(make_runner())
+    (token,) = driver.run(ask("a", PROMPT, max_tokens=1, temperature=1.9, top_k=3, seed=4, logprobs=2))["a"]
+    event = driver.events["a"][0]
+    logprobs = torch.log_softmax(tiny.reference_logits("qwen3", PROMPT)[-1], -1)
+    assert event.logprob == pytest.approx(logprobs[token].item(), abs=1e-4)
+    assert [one.token_id for one in event.top_logprobs] == logprobs.topk(2).indices.tolist()
+
+
+RECORDED = [0.6524484863039106, 0.36818951554596424, 0.15403342572972178, 0.21985458675771952]
