@@ -15,7 +15,7 @@ from samples.train.chat.conversations import WORDINGS, conversation
 from samples.train.chat.evaluation.judge import Case, is_right
 from samples.train.chat.evaluation.run import load_cases
 from samples.train.chat.feed import Packer, encode
-from samples.train.chat.model import ChatModel, Config, block_mask
+from samples.train.chat.model import ChatModel, Config, block_mask, first_blocks
 from samples.train.chat.optimiser import Optimisers, orthogonalise
 from samples.train.chat.rendering import pieces
 from samples.train.chat.tokenizer import load
@@ -77,7 +77,7 @@ def test_the_block_mask_covers_exactly_the_pairs_inside_documents() -> None:
     for number, (low, high) in enumerate(pairwise(cuts)):
         row[low:high] = number
     document = torch.stack([row, torch.zeros_like(row)])
-    mask = block_mask(document)
+    mask = block_mask(document, first_blocks(document))
     at = torch.arange(768)
     for b in range(2):
         wanted = (at[:, None] >= at[None]) & (document[b][:, None] == document[b][None])
@@ -101,7 +101,7 @@ def test_packing_loses_no_document_that_fits() -> None:
 def test_targets_are_the_ids_after_the_chosen_positions() -> None:
     packer, _ = packed(512, 4)
     rows = packer.take(4)
-    ids, _, positions, targets, weights = to_device(rows, torch.device("cpu"), np.random.default_rng(0))
+    ids, _, _, positions, targets, weights = to_device(rows, torch.device("cpu"), np.random.default_rng(0))
     assert len(set(positions.tolist())) == len(positions)
     chosen = positions[weights > 0]
     assert torch.equal(ids.flatten()[chosen + 1], targets[weights > 0])

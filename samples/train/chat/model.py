@@ -42,21 +42,26 @@ def rotate(x_BHTd: Tensor, cos_Td: Tensor, sin_Td: Tensor) -> Tensor:
     return (x_BHTd * cos_Td + torch.cat((-high, low), dim=-1) * sin_Td).to(x_BHTd.dtype)
 
 
-def block_mask(document_BT: Tensor) -> BlockMask:
-    """Causal attention inside documents; a query block sees the key blocks from its first document's start on.
+def first_blocks(document_BT: Tensor) -> Tensor:
+    """For each query block, the key block in which the document of its first position starts: int32 [B, T / 128].
 
-    Document numbers grow along a row, so that start is found by binary search. T must be a multiple of 128.
+    Document numbers grow along a row, so that start is found by binary search. Run this eagerly, outside of what is
+    compiled. T must be a multiple of 128.
     """
-    T = document_BT.shape[1]
-    num_blocks = T // BLOCK
+    starts = torch.searchsorted(document_BT.contiguous(), document_BT[:, ::BLOCK].contiguous())
+    return (starts // BLOCK).to(torch.int32)
+
+
+def block_mask(document_BT: Tensor, firsts_BN: Tensor) -> BlockMask:
+    """Causal attention inside documents; a query block sees the key blocks from `firsts` (see `first_blocks`) on."""
+    num_blocks = firsts_BN.shape[1]
 
     def inside(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
         return (q >= k) & (document_BT[b, q] == document_BT[b, k])
 
-    firsts = torch.searchsorted(document_BT, document_BT[:, ::BLOCK].contiguous()) // BLOCK
-    own = torch.arange(num_blocks, device=document_BT.device)
-    count = (own - firsts + 1).to(torch.int32)
-    indices = (firsts[:, :, None] + own[None, None, :]).clamp(max=num_blocks - 1).to(torch.int32)
+    own = torch.arange(num_blocks, device=document_BT.device, dtype=torch.int32)
+    count = own - firsts_BN + 1
+    indices = (firsts_BN[:, :, None] + own[None, None, :]).clamp(max=num_blocks - 1)
     return BlockMask.from_kv_blocks(count[:, None], indices[:, None], BLOCK_SIZE=BLOCK, mask_mod=inside)
 
 
@@ -142,8 +147,8 @@ class ChatModel(nn.Module):
                 shrink = 1 / math.sqrt(2 * self.config.num_hidden_layers) if is_last else 1.0
                 nn.init.normal_(child.weight, std=shrink / math.sqrt(child.in_features))
 
-    def hidden(self, ids_BT: Tensor, document_BT: Tensor) -> Tensor:
-        """The normed last hidden states [B, T, D]."""
+    def hidden(self, ids_BT: Tensor, document_BT: Tensor, firsts_BN: Tensor | None = None) -> Tensor:
+        """The normed last hidden states [B, T, D]. `firsts` (see `first_blocks`) is needed for flex attention only."""
         c = self.config
         T = ids_BT.shape[1]
         steps = torch.arange(0, c.head_dim, 2, device=ids_BT.device) / c.head_dim
@@ -152,7 +157,8 @@ class ChatModel(nn.Module):
         cos, sin = both.cos(), both.sin()
         mask: BlockMask | Tensor
         if self.use_flex:
-            mask = block_mask(document_BT)
+            assert firsts_BN is not None
+            mask = block_mask(document_BT, firsts_BN)
         else:
             causal = torch.ones(T, T, dtype=torch.bool, device=ids_BT.device).tril()
             mask = (causal & (document_BT[:, :, None] == document_BT[:, None, :]))[:, None]
@@ -162,10 +168,16 @@ class ChatModel(nn.Module):
         return rms_norm(x_BTD, self.norm, c.rms_norm_eps)
 
     def forward(
-        self, ids_BT: Tensor, document_BT: Tensor, chosen_N: Tensor, targets_N: Tensor, weights_N: Tensor
+        self,
+        ids_BT: Tensor,
+        document_BT: Tensor,
+        firsts_BN: Tensor,
+        chosen_N: Tensor,
+        targets_N: Tensor,
+        weights_N: Tensor,
     ) -> Tensor:
         """Mean loss of predicting `targets` at the flat positions `chosen`; weight 0 marks fillers."""
-        x = self.hidden(ids_BT, document_BT).flatten(0, 1)[chosen_N]
+        x = self.hidden(ids_BT, document_BT, firsts_BN).flatten(0, 1)[chosen_N]
         logits = F.linear(x, self.embed_tokens.weight.to(x.dtype)).float()
         losses = F.cross_entropy(logits, targets_N, reduction="none")
         return (losses * weights_N).sum() / weights_N.sum()

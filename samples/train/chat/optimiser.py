@@ -16,7 +16,7 @@ _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 def orthogonalise(matrices: Tensor) -> Tensor:
     """Newton-Schulz iteration on a stack [n, rows, columns]."""
     a, b, c = _COEFFICIENTS
-    x: Tensor = matrices.to(torch.bfloat16 if matrices.is_cuda else torch.float32)
+    x: Tensor = matrices.float()
     is_tall = x.shape[-2] > x.shape[-1]
     if is_tall:
         x = x.mT
@@ -69,8 +69,7 @@ class Optimisers:
         others = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
         self.muon_lr, self.adam_lr = muon_lr, adam_lr
         self.muon = Muon(matrices)
-        is_cuda = others[0].is_cuda
-        self.adam = torch.optim.AdamW(others, lr=adam_lr, betas=(0.9, 0.95), eps=1e-10, weight_decay=0.0, fused=is_cuda)
+        self.adam = torch.optim.AdamW(others, lr=adam_lr, betas=(0.9, 0.95), eps=1e-10, weight_decay=0.0)
 
     def step(self, scale: float) -> None:
         self.adam.param_groups[0]["lr"] = self.adam_lr * scale

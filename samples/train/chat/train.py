@@ -22,12 +22,14 @@ from torch import Tensor
 from samples.train.chat.checkpoint import load_parts, resume, save_parts, write_folder
 from samples.train.chat.evaluation.run import Report, evaluate_folder, print_table
 from samples.train.chat.feed import Feed, Rows
-from samples.train.chat.model import ChatModel, Config
+from samples.train.chat.model import ChatModel, Config, first_blocks
 from samples.train.chat.optimiser import Optimisers
 
 WARM_UP_STEPS = 100
 CONSTANT_UNTIL = 0.45
 LOSS_CAPACITY = 0.36
+# A healthy run is far below this by then; going on would waste the device.
+DIVERGED_AFTER, DIVERGED_LOSS = 500, 4.0
 Loss = Callable[..., Tensor]
 TINY = Config(
     hidden_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, head_dim=32, intermediate_size=96
@@ -51,7 +53,7 @@ class Options:
 
 
 def to_device(rows: Rows, device: torch.device, rng: np.random.Generator) -> tuple[Tensor, ...]:
-    """ids, documents, and the flat positions with loss, their targets and weights, filled up to a fixed count."""
+    """A batch as the model takes it: positions with loss, their targets and weights are filled up to a fixed count."""
     tokens = rows.ids.size
     capacity = int(tokens * LOSS_CAPACITY)
     flat = rows.loss.copy()
@@ -68,29 +70,44 @@ def to_device(rows: Rows, device: torch.device, rng: np.random.Generator) -> tup
     arrays = (rows.ids.astype(np.int64), rows.document, positions, targets, weights)
     tensors = (torch.from_numpy(array) for array in arrays)
     if device.type == "cuda":
-        return tuple(tensor.pin_memory().to(device, non_blocking=True) for tensor in tensors)
-    return tuple(tensor.to(device) for tensor in tensors)
+        tensors = (tensor.pin_memory().to(device, non_blocking=True) for tensor in tensors)
+    ids, document, *rest = tensors
+    return ids, document, first_blocks(document), *rest
+
+
+def gradients(model: ChatModel, loss_of: Loss, batch: tuple[Tensor, ...]) -> tuple[float, dict[str, Tensor]]:
+    """Loss and gradients of one batch; the model's own are left empty."""
+    loss = loss_of(*batch)
+    loss.backward()
+    found = {name: p.grad.float().flatten() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad(set_to_none=True)
+    return float(loss.detach()), found
 
 
 def compiled_loss(model: ChatModel, batch: tuple[Tensor, ...]) -> Loss:
-    """The model's loss, compiled if this device can; says what it falls back to and why."""
+    """The model's loss, compiled if this device can; held against the plain dense computation before it is trusted."""
     if not batch[0].is_cuda:
         return model
+    model.use_flex = False
+    expected, expected_gradients = gradients(model, model, batch)
     for use_flex in (True, False):
         model.use_flex = use_flex
         try:
             torch._dynamo.reset()
             loss: Loss = torch.compile(model, dynamic=False)
-            loss(*batch).backward()
-            torch.cuda.synchronize()
-            model.zero_grad(set_to_none=True)
-            print(f"compiled, attention: {'flex' if use_flex else 'dense mask'}", flush=True)
-            return loss
+            got, got_gradients = gradients(model, loss, batch)
         except Exception as error:
             # an untested compiler must not cost the whole run: say so and take the next simpler way
             print(f"compiling failed (flex {use_flex}): {str(error)[:2000]}", flush=True)
             model.zero_grad(set_to_none=True)
+            continue
+        pairs = [(name, got_gradients[name], grad) for name, grad in expected_gradients.items()]
+        cosine, worst = min((float(torch.cosine_similarity(a, b, dim=0)), name) for name, a, b in pairs)
+        print(f"flex {use_flex}: loss {got:.4f} ({expected:.4f} dense), cosine {cosine:.4f} ({worst})", flush=True)
+        if abs(got - expected) < 0.02 * expected and cosine > 0.97:
+            return loss
     print("running eagerly", flush=True)
+    model.use_flex = False
     return model
 
 
@@ -130,6 +147,8 @@ def run_steps(
                 events.pop(0).synchronize()  # the clock must not run ahead of the device
         if step % 100 == 0 or step in (10, 50):
             curve.append(point(step, time.monotonic() - start, recent, options))
+            if step >= DIVERGED_AFTER and not curve[-1]["loss"] < DIVERGED_LOSS:
+                raise SystemExit(f"The loss is {curve[-1]['loss']} after {step} steps: the run has diverged.")
         batch = to_device(feed.next(), device, rng)
     if recent:
         curve.append(point(step, time.monotonic() - start, recent, options))
