@@ -22,6 +22,7 @@ from hemiola.core.request import MediaRequest
 from hemiola.core.step import Work
 
 from ..attention import dense
+from ..bound_linear import bind_linears
 from ..components import Components
 from ..edge import Edge
 from ..edge.wan import PAD_ID
@@ -39,6 +40,7 @@ class Wan:
         self.edge = edge
         self.solver = make_solver(edge.files.config("scheduler"), components.device)
         transformer = components.model("transformer")
+        bind_linears(transformer.blocks)
         refiner = _TextEmbedder(transformer)
         self.encode = EncodeStage(refiner, T5Layers(components.model("text_encoder")))
         self.denoise = _Denoise(transformer)

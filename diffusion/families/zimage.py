@@ -18,6 +18,7 @@ from hemiola.core.request import MediaRequest
 from hemiola.core.step import Work
 
 from ..attention import Packing, packed_attention
+from ..bound_linear import bind_linears
 from ..components import Components
 from ..edge import Edge
 from ..edge.zimage import PATCH
@@ -54,6 +55,8 @@ class ZImage:
         layers = None
         if edge.files.shared_encoder is None:
             layers = DecoderLayers(components.model("text_encoder"), _HIDDEN_STATE)
+        for part in (transformer.context_refiner, transformer.noise_refiner, transformer.layers):
+            bind_linears(part)
         blocks = _Transformer(transformer)
         refiner = _CaptionRefiner(blocks)
         self.encode = EncodeStage(refiner, layers)
