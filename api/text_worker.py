@@ -7,7 +7,7 @@ appears, it tells the loop to finish the request, shows nothing of what came aft
 import queue
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
@@ -20,12 +20,20 @@ from .front.text import TextFront
 
 @dataclass(slots=True)
 class _Watched:
-    """A text request in progress. `stopped_by` is the stop string once it was seen; `num_tokens` those shown."""
+    """A text request in progress.
+
+    Fields:
+        num_tokens: tokens passed on.
+        stopped_by: the stop string, once it was seen.
+        last: with stop strings, the newest token waits for the next one: what the detokenizer still holds back when
+            the answer ends becomes its text.
+    """
 
     detokenizer: Detokenizer
+    has_stops: bool
     num_tokens: int = 0
     stopped_by: str | None = None
-    tail: list[Token] = field(default_factory=list)
+    last: Token | None = None
 
 
 class TextWorker:
@@ -46,7 +54,7 @@ class TextWorker:
 
     def watch(self, request: TextRequest, front: TextFront) -> None:
         """From now on events of the request are this worker's."""
-        self._watched[request.id] = _Watched(front.detokenizer(request))
+        self._watched[request.id] = _Watched(front.detokenizer(request), bool(request.sampling.stop))
 
     def take(self, event: Event) -> bool:
         """Queues an event of a watched request; False if it is none of them."""
@@ -75,17 +83,22 @@ class TextWorker:
         if watched.stopped_by is not None:
             return
         piece = watched.detokenizer.push(event.token_id)
+        event = msgspec.structs.replace(event, text=piece.text)
         watched.num_tokens += 1
-        self._push(msgspec.structs.replace(event, text=piece.text))
+        watched.stopped_by = piece.stopped_by
+        if watched.last is not None:
+            self._push(watched.last)
+        watched.last = event if watched.has_stops and piece.stopped_by is None else None
+        if watched.last is None:
+            self._push(event)
         if piece.stopped_by is not None:
-            watched.stopped_by = piece.stopped_by
             self._finish(event.request_id)
 
     def _pass_final(self, event: Finished | Failed, watched: _Watched) -> None:
-        if isinstance(event, Failed):
-            self._push(event)
-            return
-        if watched.stopped_by is not None:
+        if watched.last is not None:
+            held = watched.detokenizer.finish()
+            self._push(msgspec.structs.replace(watched.last, text=watched.last.text + held))
+        if watched.stopped_by is not None and isinstance(event, Finished):
             usage = msgspec.structs.replace(event.usage, completion_tokens=watched.num_tokens)
             event = Finished(event.request_id, "stop", usage, watched.stopped_by)
         self._push(event)

@@ -47,11 +47,12 @@ def open_edge(pipeline: str | Path | PipelineFiles) -> Edge:
 
 
 def load_tokenizers(edge: Edge, shared: str | Path | None = None) -> Mapping[str, PromptTokenizer]:
-    """Tokenizers per text encoder.
+    """Tokenizers per text encoder: the pipeline's own, whose template may differ, or the shared model's.
 
     Args:
         edge: of the pipeline.
         shared: folder of the language model that is its text encoder, where hemiola.json says so.
     """
-    folder = Path(shared) if shared is not None else edge.files.component("tokenizer")
+    own = edge.files.folder / "tokenizer"
+    folder = Path(shared) if shared is not None and not own.is_dir() else edge.files.component("tokenizer")
     return {edge.encoder: PromptTokenizer(folder)}
