@@ -3,9 +3,10 @@
 Nothing here changes while the request runs, and nothing is a tensor but the solver's schedule.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from math import prod
 from typing import Any
 
@@ -40,16 +41,15 @@ class Steps:
     works: tuple[Work, ...]
     carried: Mapping[str, int]
 
-    @cached_property
-    def cuts(self) -> tuple[Blocks, ...]:
-        """By block: all that are left from there on."""
-        last = len(self.works) - 1
-        return tuple(Blocks(first, last, self.works[first:]) for first in range(len(self.works)))
+    def cut(self, first: int) -> Blocks:
+        """All blocks that are left from there on."""
+        return Blocks(first, len(self.works) - 1, self.works[first:])
 
     @cached_property
     def rest(self) -> tuple[Work, ...]:
         """By block: the work of all that are left from there on, counted as one row."""
-        return tuple(total_work(self.works[first:])._replace(rows=1) for first in range(len(self.works)))
+        sums = list(accumulate(reversed(self.works), Work.plus))
+        return tuple(work._replace(rows=1) for work in reversed(sums))
 
     @cached_property
     def carry_bytes(self) -> int:
@@ -120,8 +120,10 @@ class Job:
         )
 
 
-def make_job(request: MediaRequest, family: Family, model: str) -> Job:
-    """The job of a request that was found valid."""
+def make_job(
+    request: MediaRequest, family: Family, model: str, steps_of: Callable[[Stage[Any], Any], Steps] = steps_of
+) -> Job:
+    """The job of a request that was found valid. `steps_of` may be a cached one: shapes come again and again."""
     prompts = family.prompts(request)
     wanted = []
     for token_ids in dict.fromkeys(prompts):

@@ -5,8 +5,10 @@ as the scheduler grants, and changes its states when the last group was computed
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -32,7 +34,7 @@ from .carry_store import CarryStore, slot_sizes
 from .components import LoadFormat
 from .conditions import Conditions
 from .families import Family, load_family
-from .job import make_job
+from .job import Steps, make_job, steps_of
 from .open_batch import OpenBatch
 from .pending import Done, Stopwatch
 from .phases import (
@@ -46,6 +48,7 @@ from .phases import (
     outputs,
     take_conditions,
 )
+from .stage import Stage
 from .state import LANE, DiffusionState
 
 Seconds = Callable[[Hashable, Work], float]
@@ -96,6 +99,7 @@ class DiffusionRunner:
         self._library = Conditions(arena, (name, "encode"))
         self._states: dict[DiffusionState, None] = {}
         self._carries = count()
+        self._cached_steps = lru_cache(maxsize=256)(lambda name, shape: steps_of(getattr(pipeline, name), shape))
         self._phases: dict[str, Phase] = {
             "encode": EncodePhase(pipeline, self._library, self._states),
             "denoise": DenoisePhase(pipeline),
@@ -111,7 +115,7 @@ class DiffusionRunner:
         wrong = self.edge.validate(request)
         if wrong is not None:
             return Refused(wrong)
-        job = make_job(request, self.family, self.model)
+        job = make_job(request, self.family, self.model, self._steps_of)
         for need in job.needs:
             if not self._arena.could_ever_lease(need):
                 return Refused(CannotFit(f"'{request.id}'", sum(need.general), self._arena.nbytes))
@@ -128,6 +132,9 @@ class DiffusionRunner:
         self._states[state] = None
         self._look_for_conditions(state)
         return state
+
+    def _steps_of(self, stage: Stage[Any], shape: Any) -> Steps:
+        return self._cached_steps(stage.name, shape)
 
     def release(self, state: DiffusionState) -> None:
         if state.is_released:

@@ -94,7 +94,7 @@ class DiffusionState:
 
     @property
     def cut(self) -> Blocks:
-        return self.steps.cuts[self.next_block]
+        return self.steps.cut(self.next_block)
 
     @property
     def work(self) -> Work:
