@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from hemiola.core.errors import StepFailed
+from hemiola.core.errors import HemiolaError, StepFailed
 from hemiola.core.events import Event, Finished, Image, Pixels, Progress, Usage, Video
 from hemiola.core.step import Shortfall, Slot, StepOutput
 
@@ -97,6 +97,8 @@ def _prompt(wanted: Wanted, state: DiffusionState) -> Prompt:
     encoding = state.encodings.get(wanted.key)
     if encoding is None:
         return Prompt(wanted.key.token_ids)
+    if isinstance(encoding.error, HemiolaError):
+        raise encoding.error
     if encoding.error is not None:
         raise StepFailed(f"The text encoder failed: {encoding.error}") from encoding.error
     return Prompt(wanted.key.token_ids, encoding.hidden_states)

@@ -68,6 +68,10 @@ class Edge:
         self.files = files
         self.limits = limits
         self.defaults = _overridden(defaults, files)
+        # A shared encoder judges its own prompts.
+        self._vocab_size: int | None = None
+        if files.shared_encoder is None:
+            self._vocab_size = files.config(self.encoder)["vocab_size"]
 
     def tokenize(self, prompt: str, negative: str, tokenizers: Mapping[str, TextTokenizer]) -> PromptIds:
         """Exactly the ids that diffusers' pipeline feeds to its text encoder."""
@@ -106,7 +110,10 @@ class Edge:
     def _check_prompt(self, param: str, ids: Ids) -> None:
         if not ids.get(self.encoder):
             raise InvalidRequest(param, f"Invalid '{param}': no tokens for '{self.encoder}'. At least one is needed.")
-        self.check_prompt_ids(param, ids[self.encoder])
+        token_ids = ids[self.encoder]
+        if self._vocab_size is not None and not 0 <= min(token_ids) <= max(token_ids) < self._vocab_size:
+            raise InvalidRequest(param, f"Invalid '{param}'. Allowed: token ids from 0 to {self._vocab_size - 1}.")
+        self.check_prompt_ids(param, token_ids)
 
     def _check_size(self, param: str, value: int, largest: int) -> None:
         multiple = self.limits.multiple

@@ -140,6 +140,15 @@ def test_a_caption_without_positions_is_too_long() -> None:
     assert error is not None and error.code == "context_length_exceeded" and "96" in error.message
 
 
+def test_ids_that_the_encoder_does_not_have_are_refused() -> None:
+    family = tiny_family("wan")
+    request = media_request(family)
+    fields = {name: getattr(request, name) for name in request.__struct_fields__}
+    for wrong in (-1, 48):
+        error = family.edge.validate(type(request)(**{**fields, "token_ids": {"text_encoder": (5, wrong)}}))
+        assert error is not None and error.param == "token_ids" and "0 to 47" in error.message
+
+
 def test_the_negative_prompt_is_needed_only_where_guidance_uses_it() -> None:
     for name, off in (("zimage", 0.0), ("wan", 1.0)):
         family = tiny_family(name)
