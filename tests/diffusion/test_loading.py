@@ -83,7 +83,7 @@ def test_random_weights_need_configs_alone_and_are_the_same_every_time(folder: P
     for _ in range(2):
         family = load_family(folder, load_format="dummy")
         frames.append(solo(family, media_request(family, num_inference_steps=1)))
-    assert np.array_equal(*frames)
+    assert np.array_equal(frames[0], frames[1])
     assert torch.equal(before, torch.random.get_rng_state())
 
 
