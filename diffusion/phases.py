@@ -159,8 +159,9 @@ class DenoisePhase:
     def undo(self, batch: OpenBatch, results: Iterable[Result]) -> None:
         """What the step read is still there, beside what it wrote."""
         for result in results:
-            result.state.num_done = result.num_done - 1
-            take_conditions(result.state)
+            if not result.state.is_released:
+                result.state.num_done = result.num_done - 1
+                take_conditions(result.state)
 
     def _advance(self, states: Sequence[DiffusionState], predictions: Tensor) -> None:
         """Solver step of states with latents of one shape, from one half of their leases into the other."""

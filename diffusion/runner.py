@@ -126,11 +126,15 @@ class DiffusionRunner:
         if isinstance(lease, Shortfall):
             return lease
         state = DiffusionState(job, self._library, lease)
-        start = state.tensors(0)
-        start.zero_()
-        start[0].copy_(self.family.noise(request))
         self._states[state] = None
-        self._look_for_conditions(state)
+        try:
+            start = state.tensors(0)
+            start.zero_()
+            start[0].copy_(self.family.noise(request))
+            self._look_for_conditions(state)
+        except Exception:
+            self.release(state)
+            raise
         return state
 
     def _steps_of(self, stage: Stage[Any], shape: Any) -> Steps:

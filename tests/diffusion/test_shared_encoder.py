@@ -111,6 +111,20 @@ def test_conditions_are_shared_so_that_the_encoder_is_asked_once(family: Family,
     assert second.is_ready and second.phase == "denoise" and len(encoder.promises) == 2
 
 
+def test_a_request_that_the_encoder_raises_for_leaves_nothing_behind(
+    family: Family, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = Driver(family, text_encoders={"text_encoder": encoder})
+
+    def encode(token_ids: Sequence[int], hidden_state: int, parent: Terms) -> Promise:
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr(encoder, "encode", encode)
+    with pytest.raises(RuntimeError, match="no luck"):
+        driver.runner.admit(request_for(family))
+    driver.assert_nothing_is_held()
+
+
 def test_a_released_request_gives_up_its_encodings(family: Family, encoder: Encoder) -> None:
     driver = Driver(family, text_encoders={"text_encoder": encoder})
     driver.runner.release(driver.admit(request_for(family)))
