@@ -19,6 +19,8 @@ _DRIFT = 1e-5  # share of the prior variance that a weight's own variance regain
 _NOISE = 0.1  # a step's seconds scatter by about this share
 _OUTLIER = 4.0  # a step this many times slower than predicted counts as if it were only this slow
 _ERROR_MEMORY = 0.9
+# Beyond this many times the largest work seen, a line fitted to small steps says little: see `_LinearModel.predict`.
+_TRUSTED_RANGE = 2.0
 
 
 def _features(work: Work) -> list[float]:
@@ -31,7 +33,10 @@ def _dot(a: list[float], b: list[float]) -> float:
 
 @dataclass(slots=True)
 class _LinearModel:
-    """Weights, their covariance, and how wrong predictions were (mean relative error)."""
+    """Weights, their covariance, and how wrong predictions were (mean relative error).
+
+    `peak` has the largest value seen of each feature, `peak_s` the seconds of the slowest step seen.
+    """
 
     weights: list[float] = field(default_factory=lambda: list(_PRIOR))
     covariance: list[list[float]] = field(
@@ -39,11 +44,21 @@ class _LinearModel:
     )
     num_steps: int = 0
     relative_error: float = 1.0
+    peak: list[float] = field(default_factory=lambda: [0.0] * 8)
+    peak_s: float = 0.0
+
+    def predict(self, x: list[float]) -> float:
+        """Linear where steps like it were seen; far beyond, at least as if all time grew with the largest feature."""
+        linear = _dot(self.weights, x)
+        growth = max((value / seen for value, seen in zip(x, self.peak, strict=True) if seen), default=1.0)
+        return max(linear, self.peak_s * growth) if growth > _TRUSTED_RANGE else linear
 
     def learn(self, x: list[float], seconds: float) -> None:
         for i, value in enumerate(x):
             if value:
                 self.covariance[i][i] += _DRIFT * _PRIOR_VARIANCE[i]
+        self.peak = list(map(max, self.peak, x))
+        self.peak_s = max(self.peak_s, seconds)
         projected = [_dot(row, x) for row in self.covariance]
         scale = 1.0 / ((_NOISE * seconds) ** 2 + 1e-12 + _dot(projected, x))
         error = seconds - _dot(self.weights, x)
@@ -69,8 +84,8 @@ class CostModel:
     def seconds(self, key: Hashable, work: Work) -> float:
         """Predicted device seconds of a step; always positive."""
         model = self._models.get(key)
-        weights = list(_PRIOR) if model is None else model.weights
-        return max(_dot(weights, _features(work)), 1e-6)
+        x = _features(work)
+        return max(_dot(list(_PRIOR), x) if model is None else model.predict(x), 1e-6)
 
     def observe(self, key: Hashable, work: Work, seconds: float) -> None:
         """Learns from a collected step."""
@@ -78,7 +93,7 @@ class CostModel:
         if model is None:
             model = self._models[key] = _LinearModel()
         x = _features(work)
-        predicted = max(_dot(model.weights, x), 1e-6)
+        predicted = max(model.predict(x), 1e-6)
         memory = _ERROR_MEMORY if model.num_steps > 1 else 0.0
         error = abs(seconds - predicted) / max(seconds, 1e-6)
         model.relative_error = memory * model.relative_error + (1 - memory) * error

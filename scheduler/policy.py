@@ -116,12 +116,13 @@ class Deadline:
     Three rules, in this order:
       1. Turns: after a step that is cut in blocks, every ready token group runs once before blocks run again. So
          between two token steps lies at most one media quantum, whatever else is late.
-      2. A group is due when another quantum before it would make it miss. Of those, the earliest due runs.
-         Waiting longer than its patience makes any group due (ageing).
+      2. A group is due when another quantum before it would make it miss. Of those, the earliest due runs, as long as
+         its party is not `borrow_s` ahead of its fair share. Waiting longer than `patience_s` makes any group due.
       3. Otherwise the least served party (device seconds over weight) runs.
     """
 
     patience_s = 2.0
+    borrow_s = 0.1  # virtual seconds
 
     def __init__(self, costs: CostModel, limits: Limits) -> None:
         self._costs = costs
@@ -150,7 +151,8 @@ class Deadline:
             owed = [g for g in groups if isinstance(g.head.cut, Tokens) and _key(g) not in self._had_turn]
             if owed:
                 return min(owed, key=_due)
-        due = [g for g in groups if self._is_due(g, now_s)]
+        allowed_s = min(served) + self.borrow_s
+        due = [g for g, time in zip(groups, served, strict=True) if time <= allowed_s and self._is_due(g, now_s)]
         if due:
             return min(due, key=lambda g: (_priority(g), _due(g), self._served_s.get(_key(g), 0.0)))
         order = [(_priority(g), served[i], _due(g), i) for i, g in enumerate(groups)]

@@ -176,6 +176,7 @@ class SimulatedRunner:
             elif not left:
                 state.steps.popleft()
                 state.block = 0
+                self.version += 1  # the carry is free again
                 state.num_generated += state.is_text
         return Elapsed(seconds)
 

@@ -44,3 +44,18 @@ def test_one_stalled_step_moves_the_prediction_little() -> None:
     for _ in range(5):
         model.observe("denoise", work, 0.02)
     assert abs(model.seconds("denoise", work) - 0.02) < 0.01
+
+
+def test_far_beyond_what_was_seen_it_is_careful() -> None:
+    """Blocks of a decoder grow: two cheap ones must not make a quantum of all the dear ones."""
+    model = CostModel()
+    for _ in range(2):
+        model.observe("decode", Work(rows=1, blocks=1, pixels=1_000), 0.01)
+    assert model.seconds("decode", Work(rows=1, blocks=1, pixels=1_000_000)) >= 5
+
+
+def test_a_range_that_was_seen_is_predicted_linearly() -> None:
+    model = CostModel()
+    for blocks in (1, 2, 4, 8, 16) * 4:
+        model.observe("denoise", Work(rows=1, blocks=blocks), 0.001 + 0.01 * blocks)
+    assert abs(model.seconds("denoise", Work(rows=1, blocks=30)) - 0.301) < 0.05
