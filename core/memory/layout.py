@@ -6,7 +6,7 @@ the segments it was told. Costs are in seconds; infinity blocks. Knows nothing o
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .extents import place_in
@@ -58,24 +58,31 @@ class Layout:
         return start, chosen
 
     def place_spans(
-        self, page_class: str, num_pages: int, pages_in: Sequence[int], max_cost_per_page: float = math.inf
+        self,
+        page_class: str,
+        num_pages: int,
+        pages_per_span: Sequence[int],
+        *,
+        max_cost_per_page: float = math.inf,
+        but: Container[int] = (),
     ) -> list[tuple[int, list[Segment]]] | None:
         """Takes the cheapest whole spans that hold `num_pages`; (index, what to clear) of each.
 
         None when there are not as many.
 
         Args:
-            pages_in: pages of the class in each span of the arena.
+            pages_per_span: pages of the class in each span of the arena.
             max_cost_per_page: spans whose pages cost this much each, or more, are left alone.
+            but: indices of other spans to leave alone.
         """
         chosen: list[tuple[int, list[Segment]]] = []
         for cost, index, inside in sorted(self._spans_for(page_class), key=lambda found: found[:2]):
-            if num_pages <= 0 or cost >= max_cost_per_page * pages_in[index]:
+            if num_pages <= 0 or cost >= max_cost_per_page * pages_per_span[index]:
                 break
-            if self._can_spare(inside):
+            if index not in but and self._can_spare(inside):
                 self._spend(inside)
                 chosen.append((index, inside))
-                num_pages -= pages_in[index]
+                num_pages -= pages_per_span[index]
         if num_pages > 0:
             return None
         cleared = [segment for _, inside in chosen for segment in inside]

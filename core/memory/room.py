@@ -186,7 +186,9 @@ class Room:
         if limit == 0.0 or self._is_waiting:
             return False
         layout = self._layout()
-        found = layout.place_spans(page_class.name, 1, page_class.pages_per_span, limit)
+        found = layout.place_spans(
+            page_class.name, 1, page_class.pages_per_span, max_cost_per_page=limit, but=self._reserved
+        )
         if found is None:
             self._looks_to_skip = len(layout.segments) // 16
             return False

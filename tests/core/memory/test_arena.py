@@ -151,8 +151,10 @@ def test_a_shared_lease_that_is_released_is_forgotten_at_once_and_free_with_the_
     lease = leased(arena.share("k", 1 << 14, Work(), "any"))
     with pytest.raises(ValueError, match="under 'k' already"):
         arena.share("k", 1, Work(), "any")
+    lease.lock()
     lease.release()
     assert arena.find("k") is None
+    lease.unlock()
     assert isinstance(arena.lease(256, "r"), Shortfall)
     lease.unlock()
     leased(arena.lease(1 << 14, "r"))

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hemiola.core.device import InFlight
-from hemiola.core.memory import Arena, Lease, Need, PageClass
+from hemiola.core.memory import Arena, Lease, Need, PageClass, PrefixCache
 from hemiola.core.memory.pages import take_together
 from hemiola.core.step import Shortfall
 
@@ -129,7 +129,7 @@ def test_a_page_with_two_references_survives_one_free() -> None:
 
 def scattered(arena: Arena, page_class: PageClass) -> dict[int, int]:
     """Every page held with a content of its own, then all but every fifth freed; {page: content} of those left."""
-    pages = taken(page_class.take(page_class.num_pages_possible, "r"))
+    pages = taken(page_class.take(page_class.num_free, "r"))
     left = {page: 1 + i % 250 for i, page in enumerate(pages) if i % 5 == 0}
     page_class.free([page for page in pages if page not in left], "r")
     for page, content in left.items():
@@ -150,38 +150,63 @@ def test_held_pages_move_out_of_the_spans_that_a_lease_wants_with_their_contents
     arena.ledger.check()
 
 
-def test_room_that_still_retires_is_kept_for_the_lease_that_wanted_it() -> None:
-    """A page taken in between does not go where the lease will."""
+def wanted_room() -> tuple[Arena, PageClass, PrefixCache]:
+    """A lease of 30 KiB fell short because pages that moved aside for it retire; a cached prefix could go."""
     clock = InFlight()
     arena = Arena(64 * 1024, clock=clock)
     page_class = arena.add_page_class("kv", 700)
+    cache = PrefixCache(arena, [page_class], 4)
+    cache.insert("x", range(40), [(page,) for page in taken(page_class.take(10, "r"))], "r")
     scattered(arena, page_class)
     clock.launched("language", 1)
     assert isinstance(arena.lease(30 * 1024, "picture"), Shortfall)
     assert page_class.num_retiring > 0
     assert isinstance(arena.lease(30 * 1024, "picture"), Shortfall)
+    assert cache.num_tokens == 40
     clock.completed("language", 1)
     clock.launched("language", 2)
-    free = page_class.num_ready
-    pages = taken(page_class.take(free, "decode"))
-    lease = arena.lease(30 * 1024, "picture")
-    assert isinstance(lease, Lease)
-    starts = [page * 700 for page in pages]
-    assert all(s + 700 <= lease.start or s >= lease.start + lease.nbytes for s in starts)
+    taken(page_class.take(page_class.num_ready, "decode"))
+    return arena, page_class, cache
+
+
+def test_room_that_still_retires_is_kept_for_the_lease_that_wanted_it() -> None:
+    """Rather than there, pages are taken from the prefix cache."""
+    arena, page_class, cache = wanted_room()
+    taken(page_class.take(3, "decode"))
+    assert cache.num_tokens == 40 - 3 * 4
+    assert isinstance(arena.lease(30 * 1024, "picture"), Lease)
     arena.ledger.check()
 
 
-def test_reserved_room_serves_pages_once_nobody_asked_for_it_for_some_steps() -> None:
+def test_while_room_is_on_its_way_no_more_is_cleared() -> None:
     clock = InFlight()
-    arena = Arena(64 * 1024, clock=clock)
+    arena = Arena(128 * 1024, clock=clock)
     page_class = arena.add_page_class("kv", 700)
+    moves: list[int] = []
+    page_class.on_moved(lambda moved: moves.append(len(moved)))
     scattered(arena, page_class)
     clock.launched("language", 1)
-    assert isinstance(arena.lease(30 * 1024, "picture"), Shortfall)
+    for _ in range(3):
+        assert isinstance(arena.lease(20 * 1024, "picture"), Shortfall)
+    assert len(moves) == 1
     clock.completed("language", 1)
-    possible = page_class.num_free
-    assert len(taken(page_class.take(possible, "decode"))) == possible
-    assert isinstance(page_class.take(1, "decode"), Shortfall)
+    assert isinstance(arena.lease(20 * 1024, "picture"), Lease)
+    assert len(moves) == 1
+
+
+def test_room_that_nobody_asks_for_again_is_anybodys_after_some_steps() -> None:
+    arena, page_class, cache = wanted_room()
+    for sequence in range(3, 11):
+        arena.clock.completed("language", sequence)
+    taken(page_class.take(3, "decode"))
+    assert cache.num_tokens == 40
+
+
+def test_kept_room_serves_pages_rather_than_that_they_fall_short() -> None:
+    _, page_class, cache = wanted_room()
+    taken(page_class.take(10 + page_class.num_free, "decode"))
+    assert cache.num_tokens == 0
+    assert page_class.take(1, "decode") == Shortfall(700, "kv")
 
 
 def test_pages_of_several_classes_are_taken_together_or_not_at_all() -> None:

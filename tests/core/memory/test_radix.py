@@ -131,6 +131,15 @@ def test_equal_prompts_wait_for_the_first_and_then_share_its_pages() -> None:
     assert set(arena.ledger.owners) == {cache.owner}
 
 
+def test_prompts_and_namespaces_of_equal_hash_do_not_wait_for_each_other() -> None:
+    assert hash(-1) == hash(-2)
+    _, cache = make_cache()
+    cache.promise(-1, [-1, 5, 6, 7], "r1")
+    assert not cache.match(-1, [-1, 5, 6, 7, 8]).is_launched
+    assert cache.match(-1, [-2, 5, 6, 7, 8]).is_launched
+    assert cache.match(-2, [-1, 5, 6, 7, 8]).is_launched
+
+
 def test_a_broken_promise_leaves_what_was_launched_and_lets_the_others_compute() -> None:
     arena, cache = make_cache()
     prompt = list(range(20))
@@ -344,6 +353,19 @@ def test_a_request_that_computed_what_lies_on_the_host_replaces_the_copies() -> 
     cache.insert("x", range(16), pages, "r2")
     assert (cache.num_tokens, cache.num_host_tokens) == (16, 0)
     assert cache.match("x", range(17)).pages == pages
+    arena.ledger.check()
+
+
+def test_a_prefix_that_a_match_cut_from_its_host_copies_can_still_be_evicted() -> None:
+    arena, cache = make_cache(host_bytes=4 * 1024)
+    insert(cache, range(16))
+    evict(cache)
+    everything = cache.groups[0].take(cache.groups[0].num_free, "r")
+    assert isinstance(everything, list)
+    cache.match("x", [*range(12), 99])
+    for _ in range(3):
+        evict(cache)
+    assert (cache.num_tokens, cache.num_host_tokens) == (0, 16)
     arena.ledger.check()
 
 
