@@ -23,6 +23,7 @@ class Linear(Protocol):
 LINEAR: Operation[Linear] = Operation(
     "linear",
     {
+        "fbgemm": "hemiola.kernels.linear.fbgemm:FbgemmLinear",
         "onednn": "hemiola.kernels.linear.onednn:OneDnnLinear",
         "torch": "hemiola.kernels.linear.torch_reference:TorchLinear",
     },

@@ -18,11 +18,12 @@ NUM_HEADS, NUM_KV, HEAD_DIM, PAGE_LEN, NUM_LAYERS = 6, 2, 16, 4, 3
 
 def check_linear(backend: Any) -> None:
     for num_out, num_in in ((48, 32), (16, 40)):
-        weight, bias = torch.randn(num_out, num_in), torch.randn(num_out)
-        for rows in (1, 2, 7):
-            x = torch.randn(rows, num_in)
-            close(backend(weight)(x), x @ weight.T)
-            close(backend(weight, bias)(x), x @ weight.T + bias)
+        for weight in (torch.randn(num_out, num_in), (torch.randn(num_out, num_in) * 1e-4).bfloat16().float()):
+            bias = torch.randn(num_out)
+            for rows in (0, 1, 2, 7):
+                x = torch.randn(rows, num_in + 3)[:, :num_in]
+                close(backend(weight)(x), x @ weight.T)
+                close(backend(weight, bias)(x), x @ weight.T + bias)
 
 
 def check_rms_norm(backend: Any) -> None:

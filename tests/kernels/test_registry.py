@@ -26,7 +26,7 @@ def picky_and_reference() -> Operation:
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(UnknownBackend, match=r"'magic'.*auto, onednn, torch"):
+    with pytest.raises(UnknownBackend, match=r"'magic'.*auto, fbgemm, onednn, torch"):
         LINEAR.resolve(CPU, "magic")
 
 
