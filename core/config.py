@@ -180,7 +180,7 @@ def resolve(
         threads=value("threads", _default_threads(machine, env), 1),
         policy=config.policy,
         max_batch_tokens=value("max_batch_tokens", (8192 if is_gpu else 512, usual), 1),
-        quantum_s=value("quantum_s", (0.010 if is_gpu else 0.100, usual), 0.001),
+        quantum_s=value("quantum_s", (0.010 if is_gpu else 0.050, usual), 0.001),
         prefix_cache=config.prefix_cache,
         load_format=_one_of("load_format", config.load_format, LOAD_FORMATS),
         notes=notes,

@@ -51,8 +51,8 @@ class Choice:
 class Limits:
     """What bounds a quantum: seconds while anybody else waits, seconds otherwise, and tokens at most."""
 
-    quantum_s: float = 0.1
-    idle_quantum_s: float = 0.4
+    quantum_s: float = 0.05
+    idle_quantum_s: float = 0.2
     max_batch_tokens: int = 2048
 
 
@@ -263,15 +263,24 @@ def _priority(group: Group) -> int:
     return priority
 
 
-class WholeSteps(Deadline):
-    """As `Deadline`, but never cuts a media step: what a server does that interleaves whole steps. For comparison."""
+class RoundRobin:
+    """Models take turns with whole steps, whatever is due: how composite models are often served. For comparison."""
 
-    def _block_quantum(self, group: Group, cut: Blocks, limit_s: float) -> Blocks:
-        return Blocks(cut.first, cut.last)
+    def __init__(self, costs: CostModel, limits: Limits) -> None:
+        self._limits = limits
+        self._turns: dict[Hashable, int] = {}
+
+    def choose(self, groups: Sequence[Group], now_s: float) -> Choice:
+        group = min(groups, key=lambda g: self._turns.get(g.runner.model, 0))
+        self._turns[group.runner.model] = max(self._turns.values(), default=0) + 1
+        return Choice(group, whole_quantum(group, self._limits))
+
+    def account(self, states: Sequence[StateView], seconds: float) -> None:
+        """Keeps no accounts."""
 
 
 POLICIES: dict[str, Callable[[CostModel, Limits], Policy]] = {
     "fcfs": Fcfs,
     "deadline": Deadline,
-    "whole-steps": WholeSteps,
+    "round-robin": RoundRobin,
 }
