@@ -4,8 +4,8 @@ Activations, products and sums stay float32; FBGEMM widens the weights as it rea
 significant bits, which float16 holds exactly from 2^-17 up; below, rounding is at most 2^-25, less than what float32
 sums lose. Weights that would lose more keep to oneDNN's float32 layout.
 
-Measured on one Zen 4 core, all products of a decode step of an 11 M parameter model, against the layouts of onednn.py: 2.9 times as fast
-for 1 row, 2.1 times for 8, 1.4 times for 16; long prompts are 6 % slower.
+Measured on one Zen 4 core, all products of a decode step of an 11 M parameter model, against the layouts of onednn.py:
+2.9 times as fast for 1 row, 2.1 times for 8, 1.4 times for 16; long prompts are 6 % slower.
 """
 
 from typing import Any

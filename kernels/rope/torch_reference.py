@@ -33,6 +33,7 @@ class TorchRope:
 
     def rotate(self, x_THD: Tensor, angles: Angles) -> None:
         cos, signed_sin = angles
-        x_TH2F = x_THD.unflatten(2, (2, -1))
+        num_tokens, num_heads, size = x_THD.shape
+        x_TH2F = x_THD.view(num_tokens, num_heads, 2, size // 2)
         swapped_TH2F = x_TH2F.flip(2)
         x_TH2F.mul_(cos).addcmul_(swapped_TH2F, signed_sin)
