@@ -15,7 +15,7 @@ from samples.train.chat.conversations import WORDINGS, conversation
 from samples.train.chat.evaluation.judge import Case, is_right
 from samples.train.chat.evaluation.run import load_cases
 from samples.train.chat.feed import Packer, encode
-from samples.train.chat.model import ChatModel, Config, block_mask, first_blocks
+from samples.train.chat.model import ChatModel, Config, block_lists, block_mask
 from samples.train.chat.optimiser import Optimisers, orthogonalise
 from samples.train.chat.rendering import pieces
 from samples.train.chat.tokenizer import load
@@ -77,7 +77,7 @@ def test_the_block_mask_covers_exactly_the_pairs_inside_documents() -> None:
     for number, (low, high) in enumerate(pairwise(cuts)):
         row[low:high] = number
     document = torch.stack([row, torch.zeros_like(row)])
-    mask = block_mask(document, first_blocks(document))
+    mask = block_mask(document, block_lists(document))
     at = torch.arange(768)
     for b in range(2):
         wanted = (at[:, None] >= at[None]) & (document[b][:, None] == document[b][None])

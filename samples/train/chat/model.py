@@ -5,6 +5,7 @@ H query heads, K key heads, d head size, N chosen positions. A test holds it aga
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -42,27 +43,45 @@ def rotate(x_BHTd: Tensor, cos_Td: Tensor, sin_Td: Tensor) -> Tensor:
     return (x_BHTd * cos_Td + torch.cat((-high, low), dim=-1) * sin_Td).to(x_BHTd.dtype)
 
 
-def first_blocks(document_BT: Tensor) -> Tensor:
-    """For each query block, the key block in which the document of its first position starts: int32 [B, T / 128].
+def block_lists(document_BT: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Which blocks of 128 meet inside documents: key blocks of each query block, query blocks of each key block.
 
-    Document numbers grow along a row, so that start is found by binary search. Run this eagerly, outside of what is
-    compiled. T must be a multiple of 128.
+    Counts int32 [B, 1, T / 128] and indices int32 [B, 1, T / 128, T / 128], each of both. A query block sees the key
+    blocks from the one in which the document of its first position starts. Document numbers grow along a row. Run this
+    eagerly, outside of what is compiled. T must be a multiple of 128.
     """
     starts = torch.searchsorted(document_BT.contiguous(), document_BT[:, ::BLOCK].contiguous())
-    return (starts // BLOCK).to(torch.int32)
+    firsts = (starts // BLOCK)[:, None].to(torch.int32)
+    num_blocks = firsts.shape[-1]
+    own = torch.arange(num_blocks, device=document_BT.device, dtype=torch.int32)
+    indices = (firsts[..., None] + own).clamp(max=num_blocks - 1)
+    mask = BlockMask.from_kv_blocks(own - firsts + 1, indices, BLOCK_SIZE=BLOCK)
+    assert mask.q_num_blocks is not None and mask.q_indices is not None
+    lists = (mask.kv_num_blocks, mask.kv_indices, mask.q_num_blocks, mask.q_indices)
+    counts, kv, q_counts, q = (part.contiguous() for part in lists)
+    return counts, kv, q_counts, q
 
 
-def block_mask(document_BT: Tensor, firsts_BN: Tensor) -> BlockMask:
-    """Causal attention inside documents; a query block sees the key blocks from `firsts` (see `first_blocks`) on."""
-    num_blocks = firsts_BN.shape[1]
+def block_mask(document_BT: Tensor, lists: Sequence[Tensor]) -> BlockMask:
+    """Causal attention inside documents; `lists` as `block_lists` gives them."""
 
     def inside(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
         return (q >= k) & (document_BT[b, q] == document_BT[b, k])
 
-    own = torch.arange(num_blocks, device=document_BT.device, dtype=torch.int32)
-    count = own - firsts_BN + 1
-    indices = (firsts_BN[:, :, None] + own[None, None, :]).clamp(max=num_blocks - 1)
-    return BlockMask.from_kv_blocks(count[:, None], indices[:, None], BLOCK_SIZE=BLOCK, mask_mod=inside)
+    T = document_BT.shape[1]
+    return BlockMask(
+        seq_lengths=(T, T),
+        kv_num_blocks=lists[0],
+        kv_indices=lists[1],
+        full_kv_num_blocks=None,
+        full_kv_indices=None,
+        q_num_blocks=lists[2],
+        q_indices=lists[3],
+        full_q_num_blocks=None,
+        full_q_indices=None,
+        BLOCK_SIZE=(BLOCK, BLOCK),
+        mask_mod=inside,
+    )
 
 
 class Attention(nn.Module):
@@ -90,7 +109,9 @@ class Attention(nn.Module):
         if isinstance(mask, BlockMask):
             out = flex_attention(q, k, v, block_mask=mask, enable_gqa=True)
         else:
-            out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
+            # keys and values spelt out: with enable_gqa and a mask CUDA would build all scores in memory
+            k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
+            out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         assert isinstance(out, Tensor)
         return F.linear(out.transpose(1, 2).reshape(B, T, -1), self.o_proj.weight.to(x_BTD.dtype))
 
@@ -147,8 +168,8 @@ class ChatModel(nn.Module):
                 shrink = 1 / math.sqrt(2 * self.config.num_hidden_layers) if is_last else 1.0
                 nn.init.normal_(child.weight, std=shrink / math.sqrt(child.in_features))
 
-    def hidden(self, ids_BT: Tensor, document_BT: Tensor, firsts_BN: Tensor | None = None) -> Tensor:
-        """The normed last hidden states [B, T, D]. `firsts` (see `first_blocks`) is needed for flex attention only."""
+    def hidden(self, ids_BT: Tensor, document_BT: Tensor, lists: Sequence[Tensor] = ()) -> Tensor:
+        """The normed last hidden states [B, T, D]. `lists` (see `block_lists`) are needed for flex attention only."""
         c = self.config
         T = ids_BT.shape[1]
         steps = torch.arange(0, c.head_dim, 2, device=ids_BT.device) / c.head_dim
@@ -157,8 +178,7 @@ class ChatModel(nn.Module):
         cos, sin = both.cos(), both.sin()
         mask: BlockMask | Tensor
         if self.use_flex:
-            assert firsts_BN is not None
-            mask = block_mask(document_BT, firsts_BN)
+            mask = block_mask(document_BT, lists)
         else:
             causal = torch.ones(T, T, dtype=torch.bool, device=ids_BT.device).tril()
             mask = (causal & (document_BT[:, :, None] == document_BT[:, None, :]))[:, None]
@@ -171,13 +191,13 @@ class ChatModel(nn.Module):
         self,
         ids_BT: Tensor,
         document_BT: Tensor,
-        firsts_BN: Tensor,
+        lists: Sequence[Tensor],
         chosen_N: Tensor,
         targets_N: Tensor,
         weights_N: Tensor,
     ) -> Tensor:
         """Mean loss of predicting `targets` at the flat positions `chosen`; weight 0 marks fillers."""
-        x = self.hidden(ids_BT, document_BT, firsts_BN).flatten(0, 1)[chosen_N]
+        x = self.hidden(ids_BT, document_BT, lists).flatten(0, 1)[chosen_N]
         logits = F.linear(x, self.embed_tokens.weight.to(x.dtype)).float()
         losses = F.cross_entropy(logits, targets_N, reduction="none")
         return (losses * weights_N).sum() / weights_N.sum()

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from torch import Tensor
 from samples.train.chat.checkpoint import load_parts, resume, save_parts, write_folder
 from samples.train.chat.evaluation.run import Report, evaluate_folder, print_table
 from samples.train.chat.feed import Feed, Rows
-from samples.train.chat.model import ChatModel, Config, first_blocks
+from samples.train.chat.model import ChatModel, Config, block_lists
 from samples.train.chat.optimiser import Optimisers
 
 WARM_UP_STEPS = 100
@@ -31,6 +32,7 @@ LOSS_CAPACITY = 0.36
 # A healthy run is far below this by then; going on would waste the device.
 DIVERGED_AFTER, DIVERGED_LOSS = 500, 4.0
 Loss = Callable[..., Tensor]
+Batch = tuple[Any, ...]
 TINY = Config(
     hidden_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, head_dim=32, intermediate_size=96
 )
@@ -52,7 +54,7 @@ class Options:
     eval_limit: int
 
 
-def to_device(rows: Rows, device: torch.device, rng: np.random.Generator) -> tuple[Tensor, ...]:
+def to_device(rows: Rows, device: torch.device, rng: np.random.Generator) -> Batch:
     """A batch as the model takes it: positions with loss, their targets and weights are filled up to a fixed count."""
     tokens = rows.ids.size
     capacity = int(tokens * LOSS_CAPACITY)
@@ -72,10 +74,10 @@ def to_device(rows: Rows, device: torch.device, rng: np.random.Generator) -> tup
     if device.type == "cuda":
         tensors = (tensor.pin_memory().to(device, non_blocking=True) for tensor in tensors)
     ids, document, *rest = tensors
-    return ids, document, first_blocks(document), *rest
+    return ids, document, block_lists(document), *rest
 
 
-def gradients(model: ChatModel, loss_of: Loss, batch: tuple[Tensor, ...]) -> tuple[float, dict[str, Tensor]]:
+def gradients(model: ChatModel, loss_of: Loss, batch: Batch) -> tuple[float, dict[str, Tensor]]:
     """Loss and gradients of one batch; the model's own are left empty."""
     loss = loss_of(*batch)
     loss.backward()
@@ -84,7 +86,7 @@ def gradients(model: ChatModel, loss_of: Loss, batch: tuple[Tensor, ...]) -> tup
     return float(loss.detach()), found
 
 
-def compiled_loss(model: ChatModel, batch: tuple[Tensor, ...]) -> Loss:
+def compiled_loss(model: ChatModel, batch: Batch) -> Loss:
     """The model's loss, compiled if this device can; held against the plain dense computation before it is trusted."""
     if not batch[0].is_cuda:
         return model
