@@ -118,6 +118,7 @@ def build(loads: LoadPlan, emit: Callable[[Event], None], trace: StepTrace) -> C
             seconds=costs.seconds,
             load_format=config.load_format,
             prefix_cache=config.prefix_cache,
+            encode_only=True if source in loads.encoders else None,
         )
         for source in loads.languages
     }

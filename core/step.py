@@ -1,7 +1,7 @@
 """The contract between the scheduler and the runners: what a step is, costs, takes and gives.
 
 A *step* is one schedulable piece of device work over a batch of states. The scheduler sees states only through
-`StateView`; what they hold (tensors, leases, solver history) is their runner's business. Standard library only.
+`StateView`; what they hold (tensors, leases, solver history) is their runner's business. No torch.
 
 One iteration is: choose (policy) -> `plan` and `launch` (runner) -> `collect` (runner). A state *advances at launch*
 and may be launched again while fewer than two of its steps are in flight; `collect` only delivers.
@@ -10,6 +10,8 @@ and may be launched again while fewer than two of its steps are in flight; `coll
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 from .errors import HemiolaError
 from .events import Event
@@ -140,8 +142,7 @@ class Pending(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class StepOutput:
+class StepOutput(msgspec.Struct, frozen=True):
     """What a collected step gave for one state. The last event is Finished or Failed iff `is_final`."""
 
     state: Any

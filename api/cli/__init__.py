@@ -17,6 +17,7 @@ COMMANDS = {
     "demo": "text, pictures and a clip from one engine at once, with a drawing of their steps",
     "models": "list the models that can be served without a download",
     "info": "show devices, versions, backends and the memory plan",
+    "export-demo": "write the built-in models as folders that transformers and diffusers load",
     "bench": "measure against what you would use instead",
 }
 
@@ -43,4 +44,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _module(name: str) -> Any:
-    return import_module(f"hemiola.api.cli.{name}")
+    return import_module(f"hemiola.api.cli.{name.replace('-', '_')}")

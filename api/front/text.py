@@ -59,7 +59,11 @@ class TextFront:
 
     def completion_requests(self, prompt: str | Sequence[int], terms: CallTerms, **sampling: Any) -> list[TextRequest]:
         """`n` requests that continue a text, or token ids as they are. See `requests` for the rest."""
-        ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else [self._checked_id(i) for i in prompt]
+        ids = (
+            self.tokenizer.encode(prompt, add_special_tokens=True)
+            if isinstance(prompt, str)
+            else [self._checked_id(i) for i in prompt]
+        )
         return self.requests(ids, terms, param="prompt", **sampling)
 
     def requests(

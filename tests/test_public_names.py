@@ -1,0 +1,74 @@
+"""What people may rely on: the package's names, the commands and their options, the benchmarks."""
+
+import argparse
+import subprocess
+import sys
+from importlib import import_module
+
+import hemiola
+from hemiola.api.bench import BENCHES
+from hemiola.api.cli import COMMANDS
+from hemiola.scheduler.policy import POLICIES
+
+ENGINE_OPTIONS = {"--model", "--device", "--dtype", "--memory-mib", "--threads", "--policy", "--load-format"}
+MEDIA_OPTIONS = {"--output", "--size", "--steps", "--guidance", "--negative", "--seed"}
+OPTIONS = {
+    "chat": {"--system", "--temperature", "--top-p", "--max-tokens", "--seed", "--think"} | ENGINE_OPTIONS,
+    "image": MEDIA_OPTIONS | ENGINE_OPTIONS,
+    "video": MEDIA_OPTIONS | ENGINE_OPTIONS | {"--frames", "--fps"},
+    "demo": {"--output", "--seed"} | ENGINE_OPTIONS,
+    "models": set(),
+    "info": ENGINE_OPTIONS,
+    "export-demo": set(),
+    "bench": {"--json", "--repeats", "--threads"},
+}
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(hemiola.__all__) == [
+        "Answer",
+        "CallTerms",
+        "Completion",
+        "Engine",
+        "EngineConfig",
+        "Failed",
+        "Finished",
+        "HemiolaError",
+        "Image",
+        "ImageResult",
+        "Picture",
+        "Preview",
+        "Progress",
+        "Stream",
+        "Token",
+        "ToolCall",
+        "Video",
+        "VideoResult",
+    ]
+    assert all(getattr(hemiola, name).__name__ == name for name in hemiola.__all__)
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    code = "import sys, hemiola; print([m for m in ('torch', 'transformers', 'diffusers', 'PIL') if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_the_engines_methods_are_these() -> None:
+    methods = {name for name in dir(hemiola.Engine) if not name.startswith("_")}
+    kinds = ("chat", "complete", "image", "video")
+    assert methods == {"close", *kinds, *(f"a{k}" for k in kinds), *(f"stream_{k}" for k in kinds)}
+
+
+def test_commands_and_their_options_are_these() -> None:
+    assert set(COMMANDS) == set(OPTIONS)
+    for name, wanted in OPTIONS.items():
+        parser = argparse.ArgumentParser()
+        import_module(f"hemiola.api.cli.{name.replace('-', '_')}").add_arguments(parser)
+        options = {o for action in parser._actions for o in action.option_strings if o.startswith("--")}
+        assert options - {"--help"} == wanted, name
+
+
+def test_benchmarks_and_policies_are_these() -> None:
+    assert set(BENCHES) == {"text", "image", "prefix", "mixed", "overhead"}
+    assert set(POLICIES) == {"fcfs", "deadline", "round-robin"}
