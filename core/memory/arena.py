@@ -165,7 +165,7 @@ class Arena:
             self.buffer, starts[0], nbytes, self._released,
             key=key, saves=saves, cost_key=cost_key, on_unlock=self._unlocked,
         )  # fmt: skip
-        lease.price = self.prices.price(cost_key, saves, nbytes)
+        self._touch(lease)
         self._room.leases[lease.start] = self._shared[key] = lease
         return lease
 
@@ -174,8 +174,11 @@ class Arena:
         lease = self._shared.get(key)
         if lease is not None:
             lease.lock()
-            lease.price = self.prices.price(lease.cost_key, lease.saves, lease.nbytes)
+            self._touch(lease)
         return lease
+
+    def _touch(self, lease: SharedLease) -> None:
+        lease.price = self.prices.floor + self.prices.worth(lease.cost_key, lease.saves, lease.nbytes)
 
     def _unlocked(self, lease: SharedLease) -> None:
         self.clock.retire(lambda: self._is_quiet(lease))
@@ -200,7 +203,8 @@ class Arena:
     def can_lease(self, need: Need) -> bool:
         """Whether all of it could be had now, evicting what nobody uses.
 
-        Where pages must be moved aside while steps are in flight, the lease itself may fall short once more.
+        Exact for general leases alone and for pages of one class alone; a good guess for mixtures. Where pages must be
+        moved aside while steps are in flight, the lease itself may fall short once more.
         """
         return self._room.could_have(need)
 

@@ -37,15 +37,19 @@ class EntryStore:
         for group, page_class in enumerate(self.groups):
             page_class.retain([entry[group] for entry in entries if entry[group] != ABSENT], self.owner)
 
-    def drop(self, entries: Sequence[Entry]) -> None:
-        """Gives the references back. Pages must be such as no step in flight touches."""
+    def drop(self, warm: Iterable[Entry]) -> None:
+        """Gives the references to pages back. No step in flight may touch the pages."""
+        entries = list(warm)
         for group, page_class in enumerate(self.groups):
-            pages = [entry[group] for entry in entries if isinstance(entry[group], int) and entry[group] != ABSENT]
-            page_class.free(cast(list[int], pages), self.owner, are_quiet=True)
-        for entry in entries:
-            for part in entry:
-                if isinstance(part, HostCopy):
-                    part.release()
+            pages = [cast(int, entry[group]) for entry in entries]
+            page_class.free([page for page in pages if page != ABSENT], self.owner, are_quiet=True)
+
+    def release(self, cold: Iterable[Entry]) -> None:
+        """Gives the bytes of host copies back."""
+        for entry in cold:
+            for copy in entry:
+                if isinstance(copy, HostCopy):
+                    copy.release()
 
     def store(self, entry: Pages) -> Copies | None:
         """Host copies of the pages, which are kept; None when there is no room."""
@@ -55,7 +59,7 @@ class EntryStore:
         for group, page in zip(self.groups, entry, strict=True):
             copy = None if page == ABSENT else self._host.store(group.bytes_of(page), self.owner)
             if isinstance(copy, Shortfall):
-                self.drop([tuple(copies)])
+                self.release([tuple(copies)])
                 return None
             copies.append(copy)
         return tuple(copies)
@@ -71,7 +75,7 @@ class EntryStore:
         for group, copy, page in zip(self.groups, copies, entry, strict=True):
             if copy is not None:
                 copy.load_into(group.bytes_of(page))
-        self.drop([copies])
+        self.release([copies])
         return entry
 
     def add_to(self, counts: list[int], entries: Iterable[Entry], sign: int = 1) -> None:

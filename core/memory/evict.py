@@ -35,16 +35,22 @@ class PageTenant(HostTenant, Protocol):
         ...
 
 
+MAX_SECONDS = 1e6
+
+
 class Prices:
-    """Sets prices. `seconds(cost_key, work)` is the cost model; `floor` is where prices start at the moment."""
+    """What prices are made of. `seconds(cost_key, work)` is the cost model.
+
+    The price of a thing is the floor as it was when the thing was used last, plus its worth.
+    """
 
     def __init__(self, seconds: Callable[[Hashable, Work], float]) -> None:
         self.seconds = seconds
         self.floor = 0.0
 
-    def price(self, cost_key: Hashable, saves: Work, nbytes: int) -> float:
-        """The price of something that is used now."""
-        return self.floor + max(self.seconds(cost_key, saves), 0.0) / nbytes
+    def worth(self, cost_key: Hashable, saves: Work, nbytes: int) -> float:
+        """Seconds per byte that keeping something saves; finite, whatever the cost model says."""
+        return min(max(0.0, self.seconds(cost_key, saves)), MAX_SECONDS) / max(nbytes, 1)
 
     def cost(self, price: float, nbytes: int) -> float:
         """Seconds that evicting `nbytes` of that price throws away, as seen from the floor."""

@@ -75,7 +75,7 @@ class PageTree(Tree):
                 new = tuple(b if a == ABSENT else a for a, b in zip(old, page, strict=True))
                 added = tuple(b if a == ABSENT else ABSENT for a, b in zip(old, page, strict=True))
             else:
-                self._store.drop([entry])
+                self._store.release([entry])
                 new = added = tuple(page)
             node.entries[i] = new
             self._store.hold([added])
@@ -108,6 +108,7 @@ class PageTree(Tree):
         """Takes one lock back. No step in flight may use the node by it any more."""
         for step in node.path()[::-1]:
             step.num_locks -= 1
+            assert step.num_locks >= 0, "A node was unlocked more often than locked."
             if step.num_locks == 0:
                 if step.is_forgotten:
                     self._forgotten.remove(step)
@@ -154,7 +155,7 @@ class PageTree(Tree):
         for step in node.subtree():
             warm = step.entries[: step.num_warm]
             self._store.add_to(self._num_warm, warm, -1)
-            self._store.drop(step.entries[step.num_warm :])
+            self._store.release(step.entries[step.num_warm :])
             step.entries = warm
             step.is_forgotten = True
             if step.num_locks:
@@ -199,7 +200,7 @@ class PageTree(Tree):
         """Takes out the node's later entries, of which only the first may be warm, and drops all cold ones."""
         for child in list(node.children.values()):
             self.forget(child)
-        self._store.drop(node.entries[node.num_warm :])
+        self._store.release(node.entries[node.num_warm :])
         del node.entries[num_entries:]
         node.token_ids = node.token_ids[: num_entries * self.page_len]
 
@@ -235,7 +236,7 @@ class PageTree(Tree):
         if len(node.entries) == 1:
             self.forget(node)
         else:
-            self._store.drop([node.entries.pop()])
+            self._store.release([node.entries.pop()])
             node.token_ids = node.token_ids[: -self.page_len]
             self._offer(node)
 
@@ -261,8 +262,7 @@ class PageTree(Tree):
         """What the last of the node's first entries is worth: its tokens' work after all that are before them."""
         context = node.depth + num_entries * self.page_len
         saves = Work(new_tokens=self.page_len, context_tokens=context, attended_pairs=self.page_len * context)
-        seconds = self._arena.prices.seconds(self._cost_key, saves)
-        return node.floor + max(seconds, 0.0) / self._store.nbytes
+        return node.floor + self._arena.prices.worth(self._cost_key, saves, self._store.nbytes)
 
     def _moved(self, group: int, moves: Mapping[int, int]) -> None:
         for node in (*self.nodes(), *self._forgotten):

@@ -105,7 +105,9 @@ class Room:
             return False
         while page_class.num_ready < count:
             if not self._make_for_some_pages(page_class):
-                return False
+                if not self._reserved:
+                    return False
+                self._reserved.clear()
         return True
 
     # Asking
@@ -154,19 +156,18 @@ class Room:
     # Inside: making room for pages
 
     def _make_for_some_pages(self, page_class: PageClass) -> bool:
-        """The next best source of pages: a free span, one that others hold in vain, theirs, one's own, a reserved."""
+        """Taps the best source of pages: a free span, one that others hold in vain, theirs in use, one's own pages."""
         if self.clock.num_completed >= self._reserved_until:
             self._reserved.clear()
         return (
-            self._add_free_span(page_class, self._reserved)
-            or (self._give_up_empty_spans(but=page_class) and self._add_free_span(page_class, self._reserved))
+            self._add_free_span(page_class)
+            or (self._give_up_empty_spans(but=page_class) and self._add_free_span(page_class))
             or self._clear_span_for(page_class)
             or self._evict_page(page_class)
-            or self._add_free_span(page_class, ())
         )
 
-    def _add_free_span(self, page_class: PageClass, but: Iterable[int]) -> bool:
-        index = next((i for spans in self._extents.whole_spans() for i in spans if i not in but), None)
+    def _add_free_span(self, page_class: PageClass) -> bool:
+        index = next((i for spans in self._extents.whole_spans() for i in spans if i not in self._reserved), None)
         if index is None:
             return False
         self._extents.take(index * self.span_bytes, self.span_bytes)

@@ -197,6 +197,15 @@ def test_of_equal_worth_the_least_recently_used_goes_first() -> None:
     assert all(has(arena, key) for key in survivors), "they were used after d was made"
 
 
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0])
+def test_a_cost_model_that_talks_nonsense_does_not_stop_eviction(seconds: float) -> None:
+    arena = Arena(4 * 1024)
+    arena.seconds = lambda _, work: seconds
+    for key in "abcdefgh":
+        share(arena, key, 1024, 1)
+    leased(arena.lease(4 * 1024, "r"))
+
+
 # Asking
 
 

@@ -240,9 +240,15 @@ class World:
             self.clock.completed(lane, self.launched[lane].pop(0))
 
     def ask(self) -> None:
-        need = Need((1 + self.pick(30000),), {"abc"[self.pick(3)]: self.pick(150)})
-        if self.arena.can_lease(need):
-            assert self.arena.could_ever_lease(need)
+        page_class = [page_class for cache in self.caches for page_class in cache.groups][self.pick(3)]
+        size, count = 1 + self.pick(40000), self.pick(200)
+        for need in (Need((size,)), Need(pages={page_class.name: count}), Need((size,), {page_class.name: count})):
+            assert self.arena.could_ever_lease(need) or not self.arena.can_lease(need)
+        can = self.arena.can_lease(Need(pages={page_class.name: count}))
+        pages = page_class.take(count, "asked")
+        if isinstance(pages, list):
+            page_class.free(pages, "asked")
+        assert isinstance(pages, list) == can or not self.clock.is_idle
 
     def name(self) -> str:
         self.num_made += 1
@@ -278,7 +284,7 @@ class World:
 OPERATIONS = (
     *(World.admit,) * 4, *(World.step,) * 9, *(World.finish,) * 2, World.abort, World.pin, World.flush,
     World.lease, *(World.release,) * 2, *(World.share,) * 2, *(World.unlock,) * 3, World.park, *(World.resume,) * 2,
-    World.launch_media, *(World.complete,) * 6, World.ask,
+    World.launch_media, *(World.complete,) * 6, *(World.ask,) * 2,
 )  # fmt: skip
 
 
