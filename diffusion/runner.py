@@ -15,6 +15,7 @@ import torch
 from hemiola.core.errors import CannotFit, InvalidRequest, UnsupportedModel
 from hemiola.core.events import Event
 from hemiola.core.memory import Arena, Need
+from hemiola.core.pending import Done, Stopwatch
 from hemiola.core.request import MediaRequest, Request
 from hemiola.core.step import (
     Batch,
@@ -36,7 +37,6 @@ from .conditions import Conditions
 from .families import Family, load_family
 from .job import Steps, make_job, steps_of
 from .open_batch import OpenBatch
-from .pending import Done, Stopwatch
 from .phases import (
     DecodePhase,
     DenoisePhase,

@@ -14,6 +14,7 @@ import torch
 
 from ..core.errors import ContextTooLong, InvalidRequest, RequestAborted
 from ..core.memory import Arena, Lease
+from ..core.pending import Stopwatch
 from ..core.request import Terms
 from ..core.step import Batch, Blocks, Pending, Quantum, Shortfall, Slot, StepOutput, Work, total_work
 from ..core.text_encoder import Encoding
@@ -21,7 +22,6 @@ from ..kernels.attention import RaggedAttention
 from .attend import RaggedAttend
 from .encode_state import Encoder, EncodeState, Key, OpenEncoding, SharedEncoding, urgency
 from .models.base import LanguageModel, encode_blocks, hidden_state_index
-from .pending import Stopwatch
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ import torch
 from ..core.errors import CannotFit, ContextTooLong, HemiolaError, InvalidRequest
 from ..core.events import Event
 from ..core.memory import Arena
+from ..core.pending import Stopwatch
 from ..core.request import Request, Terms, TextRequest
 from ..core.step import Batch, Pending, Quantum, Refused, Shortfall, Slot, StepOutput, Tokens, Work
 from ..core.text_encoder import Encoding
@@ -25,7 +26,6 @@ from .encodings import Encodings
 from .kv_cache import KvCache, KvMemory
 from .loading import LoadFormat, has_language_head, load_model
 from .models.base import LanguageModel
-from .pending import Stopwatch
 from .state import LanguageState, Served
 from .token_steps import TokenSteps, finished
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..core.events import Event, Finished, Token, Usage
+from ..core.pending import Stopwatch
 from ..core.step import Batch, Pending, Shortfall, Slot, StepOutput, Tokens, Work
 from ..kernels.attention import PagedAttention
 from ..kernels.kv_store import KvStore
@@ -22,7 +23,6 @@ from .choosing import Asked, Chosen, choose, log_prob_lists
 from .compose import Chunk, compose
 from .kv_cache import KvCache
 from .models.base import LanguageModel
-from .pending import Stopwatch
 from .rows import RowTable
 from .state import LanguageState, Served, chunk_work
 

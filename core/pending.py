@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from hemiola.core.step import Pending
+from .step import Pending
 
 
 class Done:
