@@ -122,7 +122,10 @@ class PageClass:
     # Moving
 
     def on_moved(self, callback: Callable[[Mapping[int, int]], None]) -> None:
-        """Registers a holder of pages: called with {old id: new id} when pages have moved, before any later launch."""
+        """Registers a holder of pages: called with {old id: new id} when pages have moved, before any later launch.
+
+        The copy is enqueued on the current stream, which must be that of the one lane whose steps use the class.
+        """
         self._on_moved.append(callback)
 
     def vacate(self, spans: Sequence[int], evict: Callable[[], bool]) -> bool:
