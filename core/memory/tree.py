@@ -23,7 +23,7 @@ class Node:
         num_warm_children: children with a warm entry.
         num_locks: locks on this node and on all below it.
         floor, used: the floor of prices, and the cache's count of uses, when it was used last.
-        rank: its last warm entry's (price, used), while it is known (see radix.py).
+        rank: its last warm entry's (price, used), while it is known (see page_tree.py).
         namespace: of a root.
         is_forgotten: it is in no tree any more; its pages go when the last lock does.
     """
