@@ -79,7 +79,8 @@ class Picture:
     @property
     def image(self) -> PILImage:
         """As a PIL image."""
-        return media.to_pil(self.pixels)
+        image: PILImage = media.to_pil(self.pixels)
+        return image
 
     def save(self, path: str | Path) -> Path:
         """Writes PNG, JPEG or WebP, by the file's ending."""
@@ -125,7 +126,8 @@ class VideoResult:
     @property
     def frames(self) -> list[PILImage]:
         """As PIL images, in order."""
-        return media.to_frames(self.pixels)
+        frames: list[PILImage] = media.to_frames(self.pixels)
+        return frames
 
     @property
     def array(self) -> Any:

@@ -13,12 +13,13 @@ import os
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar, get_args
 
 from .errors import CannotFit, InvalidRequest
 
 DTYPES = ("float32", "bfloat16", "float16")
-LOAD_FORMATS = ("auto", "dummy")
+LoadFormat = Literal["auto", "dummy"]
+LOAD_FORMATS: tuple[LoadFormat, ...] = get_args(LoadFormat)
 
 CPU_ARENA_BYTES = 512 << 20
 CPU_HOST_BYTES = 256 << 20
@@ -30,6 +31,7 @@ GPU_ACTIVATION_BYTES = 2 << 30
 GPU_ACTIVATION_SHARE = 0.08
 
 Number = TypeVar("Number", int, float)
+Word = TypeVar("Word", bound=str)
 
 _TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 
@@ -110,7 +112,7 @@ class EngineConfig:
     max_batch_tokens: int | None = None
     quantum_s: float | None = None
     prefix_cache: bool = True
-    load_format: str = "auto"
+    load_format: LoadFormat = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +128,7 @@ class ResolvedConfig:
     max_batch_tokens: int
     quantum_s: float
     prefix_cache: bool
-    load_format: str
+    load_format: LoadFormat
     notes: Mapping[str, str]
 
     @property
@@ -232,7 +234,7 @@ def _parse_threads(text: str) -> int:
     return int(text)
 
 
-def _one_of(field: str, value: str, allowed: Sequence[str]) -> str:
+def _one_of(field: str, value: Word, allowed: Sequence[Word]) -> Word:
     if value not in allowed:
         raise InvalidRequest(field, f"Invalid '{field}': '{value}'. Allowed: {', '.join(allowed)}.")
     return value

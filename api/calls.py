@@ -1,0 +1,187 @@
+"""All that can be asked of an engine, whether it runs in this process or in another: the methods of `Engine`.
+
+Every call becomes requests at the edge (api/front), goes to a backend, and comes back as a Stream of events.
+`x(...)` waits, `await ax(...)` waits in a coroutine, `stream_x(...)` returns at once.
+"""
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from hemiola.core.errors import InvalidRequest, ModelNotFound
+from hemiola.core.events import Event, Failed, Finished, Image, Video
+from hemiola.core.request import Request, TextRequest
+
+from .front.media import MediaFront
+from .front.terms import CallTerms
+from .front.text import TextFront, assemble_answers
+from .results import Completion, ImageResult, Picture, VideoResult
+from .stream import Stream
+from .text_worker import TextWorker
+
+Messages = str | Sequence[Mapping[str, Any]]
+Front = TextFront | MediaFront
+
+
+class Backend(Protocol):
+    """Where requests run. Events come back through `Calls._deliver`."""
+
+    def submit(self, request: Request) -> None: ...
+    def abort(self, request_id: str) -> None: ...
+    def finish(self, request_id: str) -> None: ...
+
+
+class Calls:
+    """Calls over one backend.
+
+    Args:
+        fronts: the edges of the served models, by name.
+        backend: where requests run.
+    """
+
+    def __init__(self, fronts: Mapping[str, Front], backend: Backend) -> None:
+        self.fronts = dict(fronts)
+        self._backend = backend
+        self._streams: dict[str, Stream[Any]] = {}
+        self._lock = threading.Lock()
+        self._texts = TextWorker(self._push, backend.finish)
+
+    def close(self) -> None:
+        """Ends the detokenizing thread. No more calls are taken."""
+        self._texts.stop()
+
+    def _deliver(self, event: Event) -> None:
+        """Takes an event from the backend, in order; never blocks. Text goes by the detokenizer."""
+        if not self._texts.take(event):
+            self._push(event)
+
+    # Text
+
+    def stream_chat(
+        self, messages: Messages, *, model: str | None = None, terms: CallTerms | None = None, **options: Any
+    ) -> Stream[Completion]:
+        """Answers a conversation (a string is one user message). Options: see `TextFront.chat_requests`."""
+        front = self._text_front(model)
+        requests = front.chat_requests(messages, terms or CallTerms(), **options)
+        return self._start_text(front, requests, has_tools=bool(options.get("tools")))
+
+    def stream_complete(
+        self,
+        prompt: str | Sequence[int],
+        *,
+        model: str | None = None,
+        terms: CallTerms | None = None,
+        **options: Any,
+    ) -> Stream[Completion]:
+        """Continues a text or token ids. Options: see `TextFront.completion_requests`."""
+        front = self._text_front(model)
+        return self._start_text(front, front.completion_requests(prompt, terms or CallTerms(), **options))
+
+    def chat(self, messages: Messages, **options: Any) -> Completion:
+        return self.stream_chat(messages, **options).result()
+
+    async def achat(self, messages: Messages, **options: Any) -> Completion:
+        return await self.stream_chat(messages, **options).aresult()
+
+    def complete(self, prompt: str | Sequence[int], **options: Any) -> Completion:
+        return self.stream_complete(prompt, **options).result()
+
+    async def acomplete(self, prompt: str | Sequence[int], **options: Any) -> Completion:
+        return await self.stream_complete(prompt, **options).aresult()
+
+    # Pictures and clips
+
+    def stream_image(
+        self, prompt: str, *, model: str | None = None, terms: CallTerms | None = None, **options: Any
+    ) -> Stream[ImageResult]:
+        """Makes `n` pictures. Options: see `MediaFront.requests`."""
+        front = self._media_front("image", model)
+        requests = front.requests(prompt, terms or CallTerms(), **options)
+
+        def assemble(events: Sequence[Event]) -> ImageResult:
+            pixels = {event.request_id: event.pixels for event in events if isinstance(event, Image)}
+            pictures = tuple(Picture(pixels[request.id], request.seed) for request in requests)
+            return ImageResult(front.name, pictures, tuple(e for e in events if isinstance(e, Finished)))
+
+        return self._start(requests, assemble)
+
+    def stream_video(
+        self, prompt: str, *, model: str | None = None, terms: CallTerms | None = None, **options: Any
+    ) -> Stream[VideoResult]:
+        """Makes one clip. Options: see `MediaFront.requests`, without `n`."""
+        front = self._media_front("video", model)
+        (request,) = front.requests(prompt, terms or CallTerms(), **options)
+
+        def assemble(events: Sequence[Event]) -> VideoResult:
+            (video,) = [event for event in events if isinstance(event, Video)]
+            (finished,) = [event for event in events if isinstance(event, Finished)]
+            return VideoResult(front.name, video.pixels, video.fps, request.seed, finished)
+
+        return self._start([request], assemble)
+
+    def image(self, prompt: str, **options: Any) -> ImageResult:
+        return self.stream_image(prompt, **options).result()
+
+    async def aimage(self, prompt: str, **options: Any) -> ImageResult:
+        return await self.stream_image(prompt, **options).aresult()
+
+    def video(self, prompt: str, **options: Any) -> VideoResult:
+        return self.stream_video(prompt, **options).result()
+
+    async def avideo(self, prompt: str, **options: Any) -> VideoResult:
+        return await self.stream_video(prompt, **options).aresult()
+
+    # Inside
+
+    def _text_front(self, model: str | None) -> TextFront:
+        front = self._pick("text", model)
+        assert isinstance(front, TextFront)
+        return front
+
+    def _media_front(self, kind: str, model: str | None) -> MediaFront:
+        front = self._pick(kind, model)
+        assert isinstance(front, MediaFront)
+        return front
+
+    def _pick(self, kind: str, model: str | None) -> TextFront | MediaFront:
+        """The served model of that name, or the only one of its kind."""
+        able = {name: front for name, front in self.fronts.items() if front.kind == kind}
+        if model is None:
+            if len(able) != 1:
+                served = ", ".join(able) or "none"
+                raise InvalidRequest("model", f"Name a {kind} model with 'model'. Served: {served}.")
+            return next(iter(able.values()))
+        if model not in self.fronts:
+            raise ModelNotFound(f"The model '{model}' does not exist. Served: {', '.join(self.fronts)}.")
+        if model not in able:
+            raise InvalidRequest(
+                "model", f"'{model}' makes no {kind}. Served models that do: {', '.join(able) or 'none'}."
+            )
+        return able[model]
+
+    def _start_text(
+        self, front: TextFront, requests: Sequence[TextRequest], *, has_tools: bool = False
+    ) -> Stream[Completion]:
+        def assemble(events: Sequence[Event]) -> Completion:
+            return Completion(front.name, assemble_answers(front, requests, events, has_tools=has_tools))
+
+        for request in requests:
+            self._texts.watch(request, front)
+        return self._start(requests, assemble)
+
+    def _start(self, requests: Sequence[Request], assemble: Any) -> Stream[Any]:
+        stream: Stream[Any] = Stream([request.id for request in requests], assemble, self._backend.abort)
+        with self._lock:
+            self._streams.update(dict.fromkeys(stream.request_ids, stream))
+        for request in requests:
+            self._backend.submit(request)
+        return stream
+
+    def _push(self, event: Event) -> None:
+        stream = self._streams.get(event.request_id)
+        if stream is None:
+            return
+        if isinstance(event, Finished | Failed):
+            with self._lock:
+                self._streams.pop(event.request_id, None)
+        stream.push(event)
