@@ -44,6 +44,7 @@ class Stream(Generic[T]):
         self._assemble = assemble
         self._cancel = cancel
         self._unfinished = set(request_ids)
+        self._has_failed = False
         self._events: list[Event] = []
         self._unread: deque[Event] = deque()
         self._changed = threading.Condition()
@@ -58,6 +59,7 @@ class Stream(Generic[T]):
             self._unread.append(event)
             if isinstance(event, Final):
                 self._unfinished.discard(event.request_id)
+                self._has_failed |= isinstance(event, Failed)
             waiters, self._waiters = self._waiters, []
             self._changed.notify_all()
         for loop, future in waiters:
@@ -90,7 +92,7 @@ class Stream(Generic[T]):
         """As `result`, for coroutines; being cancelled cancels the requests."""
         try:
             while not self._is_decided():
-                await self._wait_for_change()
+                await self._wait_until(self._is_decided)
         except asyncio.CancelledError:
             self.cancel()
             raise
@@ -111,10 +113,10 @@ class Stream(Generic[T]):
                 yield self._unread.popleft()
             if self.is_done and not self._unread:
                 return
-            await self._wait_for_change()
+            await self._wait_until(lambda: bool(self._unread) or self.is_done)
 
     def _is_decided(self) -> bool:
-        return self.is_done or any(isinstance(event, Failed) for event in self._events[-1:])
+        return self.is_done or self._has_failed
 
     def _outcome(self) -> T:
         for event in self._events:
@@ -123,11 +125,12 @@ class Stream(Generic[T]):
                 raise error_of(event)
         return self._assemble(self._events)
 
-    async def _wait_for_change(self) -> None:
+    async def _wait_until(self, is_enough: Callable[[], bool]) -> None:
+        """Waits for one change, unless it is enough already."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         with self._changed:
-            if self._unread or self._is_decided():
+            if is_enough():
                 return
             self._waiters.append((loop, future))
         await future
