@@ -23,12 +23,18 @@ class BoundLinear(nn.Module):
 
 
 def bind_linears(blocks: nn.Module) -> None:
-    """Binds every linear layer inside of these blocks, where that gains anything: on a CPU, in float32."""
-    first = next(blocks.parameters(), None)
-    if first is None or first.device.type != "cpu" or first.dtype != torch.float32:
+    """Binds every linear layer inside of these blocks, where that gains anything: on a CPU, in float32.
+
+    Models in lower precision keep some parameters in float32, so each layer's own weight decides.
+    """
+    linears = [
+        (module, name, child)
+        for module in list(blocks.modules())
+        for name, child in module.named_children()
+        if type(child) is nn.Linear and child.weight.device.type == "cpu" and child.weight.dtype == torch.float32
+    ]
+    if not linears:
         return
-    backend = LINEAR.resolve(Target.of(first.device, first.dtype)).backend
-    for module in list(blocks.modules()):
-        for name, child in module.named_children():
-            if type(child) is nn.Linear:
-                setattr(module, name, BoundLinear(backend(child.weight.detach(), child.bias)))
+    backend = LINEAR.resolve(Target("cpu", torch.float32)).backend
+    for module, name, child in linears:
+        setattr(module, name, BoundLinear(backend(child.weight.detach(), child.bias)))

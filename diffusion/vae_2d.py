@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from hemiola.core.errors import UnsupportedModel
 from hemiola.core.step import Work
 
-from .stage import CONV_UNIT, Block, Carry, Clean
+from .stage import Block, Carry, Clean, conv_work
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,10 @@ class _Part:
     channels: int
 
     def work(self, latent_pixels: int) -> Work:
-        weights = sum(p.numel() for m in self.modules for p in m.parameters() if p.dim() > 1)
+        weights = [p for m in self.modules for p in m.parameters() if p.dim() > 1]
         positions = latent_pixels * (self.scale * self.grows) ** 2
-        return Work(rows=1, blocks=1, pixels=-(-weights * positions // CONV_UNIT))
+        channels = sum(p.shape[0] + p.shape[1] for p in weights)
+        return conv_work(positions * sum(p.numel() for p in weights), positions * channels)
 
 
 class Decode2d:

@@ -20,7 +20,7 @@ from torch.nn.functional import conv2d, interpolate, silu
 from hemiola.core.errors import UnsupportedModel
 from hemiola.core.step import Work
 
-from .stage import CONV_UNIT, Block, Carry, Clean
+from .stage import Block, Carry, Clean, conv_work
 
 _PAST = 2  # frames that a convolution over three of them sees beside the present one
 
@@ -42,6 +42,7 @@ class _Conv:
         self._weight = weight.contiguous()
         self._bias: Tensor = module.bias
         self.macs = weight.numel()  # multiply-adds per pixel that is written
+        self.num_touched = weight.shape[0] + weight.shape[1]  # elements read and written for it
 
     def __call__(self, x_RTCHW: Tensor) -> Tensor:
         """Over each frame alone."""
@@ -160,7 +161,7 @@ class _Part:
     def work(self, latent_pixels: int, chunk: int) -> Work:
         positions = latent_pixels * self.scale_out**2 * (self.frames_out if chunk else 1)
         macs = sum(conv.macs for conv in self.module.convs)
-        return Work(rows=1, blocks=1, pixels=-(-macs * positions // CONV_UNIT))
+        return conv_work(positions * macs, positions * sum(conv.num_touched for conv in self.module.convs))
 
 
 class DecodeWan:
