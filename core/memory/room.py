@@ -101,7 +101,9 @@ class Room:
 
     def make_for_pages(self, page_class: PageClass, count: int) -> bool:
         """Gets spans for the class, and evicts, until `count` of its pages are free; False when that cannot be."""
-        if self._spare(page_class) < count and not self.could_have(Need(pages={page_class.name: count})):
+        in_free_spans = sum(map(len, self.free_spans())) * min(page_class.pages_per_span)
+        has_enough = self._spare(page_class) + in_free_spans >= count
+        if not has_enough and not self.could_have(Need(pages={page_class.name: count})):
             return False
         while page_class.num_ready < count:
             if not self._make_for_some_pages(page_class):
