@@ -1,3 +1,5 @@
+"""What is in flight per lane, and what waits for it."""
+
 import random
 
 import pytest

@@ -1,3 +1,5 @@
+"""General and shared leases: alignment, eviction by worth, what can and could ever be leased."""
+
 import itertools
 
 import pytest

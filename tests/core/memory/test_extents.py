@@ -1,3 +1,5 @@
+"""Free ranges against a list of bytes."""
+
 import itertools
 
 import pytest

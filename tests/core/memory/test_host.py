@@ -1,3 +1,5 @@
+"""The host tier: bit-equal copies, a full tier, copies that are only a cache."""
+
 import pytest
 import torch
 

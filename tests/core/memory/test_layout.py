@@ -1,3 +1,5 @@
+"""Choosing runs and spans to clear, against brute force."""
+
 import math
 
 from hypothesis import given

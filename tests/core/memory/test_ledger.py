@@ -1,3 +1,5 @@
+"""The ledger names every owner, and its check notices each kind of mistake."""
+
 import pytest
 import torch
 

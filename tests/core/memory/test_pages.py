@@ -1,3 +1,5 @@
+"""Pages of a class: one strided view, reference counts, retiring, fullest span first."""
+
 from collections import Counter
 
 import pytest

@@ -1,3 +1,5 @@
+"""The prefix cache against a dict of prefixes: matches, promises, splits, eviction, pinning, statistics."""
+
 from collections.abc import Sequence
 
 import pytest
