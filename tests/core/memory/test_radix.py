@@ -396,6 +396,5 @@ def test_a_match_ends_where_a_group_lacks_what_its_window_needs() -> None:
 
 def test_too_few_pages_for_the_tokens_are_our_mistake() -> None:
     _, cache = make_cache()
-    promise = cache.promise("x", range(8), "r")
     with pytest.raises(ValueError, match="2 pages"):
-        cache.launched(promise, 8, take(cache, 1))
+        cache.launched(cache.promise("x", range(8), "r"), 8, take(cache, 1))
