@@ -130,6 +130,11 @@ class LanguageRunner:
         )
 
     @property
+    def generates(self) -> bool:
+        """Whether it answers requests, and so has a `kv_cache`; otherwise it only encodes."""
+        return self._kv is not None
+
+    @property
     def kv_cache(self) -> KvCache:
         """Pages and prefixes, for statistics."""
         assert self._kv is not None, f"'{self.model}' only encodes."

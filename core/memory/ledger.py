@@ -22,28 +22,15 @@ class Ledger:
         self._room = room
         self._host = host
         self.owners: dict[str, Counter[str]] = defaultdict(Counter)
-        self.kinds: Counter[str] = Counter()
-        for segment in room.segments():
-            self._enter(segment.end - segment.start, segment.holder)
+        self.kinds = count_kinds(room)
+        for lease in room.leases.values():
+            self.owners[lease.owner]["retiring" if lease.is_released else "general"] += lease.nbytes
         for page_class in room.page_classes.values():
-            self._enter_pages(page_class)
+            self._enter_owners(page_class)
         for copy in host.copies.values():
             self.owners[copy.owner]["host"] += copy.nbytes
 
-    def _enter(self, nbytes: int, holder: object) -> None:
-        if isinstance(holder, Lease):
-            kind = "retiring" if holder.is_released else "general"
-            self.kinds[kind] += holder.nbytes
-            self.kinds["unused"] += nbytes - holder.nbytes
-            self.owners[holder.owner][kind] += holder.nbytes
-        else:
-            self.kinds["free" if holder is None else "unused"] += nbytes
-
-    def _enter_pages(self, page_class: PageClass) -> None:
-        held, retiring = len(page_class.held) * page_class.page_bytes, page_class.num_retiring * page_class.page_bytes
-        self.kinds[page_class.name] += held
-        self.kinds["retiring"] += retiring
-        self.kinds["unused"] -= held + retiring
+    def _enter_owners(self, page_class: PageClass) -> None:
         for names in page_class.held.values():
             for name in names:
                 self.owners[name][page_class.name] += page_class.page_bytes
@@ -61,3 +48,21 @@ class Ledger:
         for tenant in self._room.tenants:
             tenant.check()
         self._host.check()
+
+
+def count_kinds(room: Room) -> Counter[str]:
+    """Bytes of the arena by kind, as in `Ledger.kinds`; its cost does not grow with the number of pages held."""
+    kinds: Counter[str] = Counter()
+    for segment in room.segments():
+        nbytes, holder = segment.end - segment.start, segment.holder
+        if isinstance(holder, Lease):
+            kinds["retiring" if holder.is_released else "general"] += holder.nbytes
+            kinds["unused"] += nbytes - holder.nbytes
+        else:
+            kinds["free" if holder is None else "unused"] += nbytes
+    for page_class in room.page_classes.values():
+        held, retiring = len(page_class.held) * page_class.page_bytes, page_class.num_retiring * page_class.page_bytes
+        kinds[page_class.name] += held
+        kinds["retiring"] += retiring
+        kinds["unused"] -= held + retiring
+    return kinds

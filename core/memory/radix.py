@@ -286,6 +286,11 @@ class PrefixCache:
         return self._tree.num_warm_entries * self.page_len
 
     @property
+    def num_unused_tokens(self) -> int:
+        """Of `num_tokens`, those that nobody has locked: kept for later."""
+        return self._tree.num_evictable(self.groups[0]) * self.page_len
+
+    @property
     def num_host_tokens(self) -> int:
         """Cached in the host tier at the moment."""
         return self._tree.num_cold_entries * self.page_len
