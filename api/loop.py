@@ -28,6 +28,7 @@ class EngineLoop:
         build: makes the scheduler, on the loop's thread, given the sink for events. What it raises, `start` raises.
         deliver: told every event, in order, on the loop's thread; must not block.
         on_idle: called when everything has ended (integrity checks).
+        on_step: called after every iteration, before the loop waits: what was delivered may go out together.
     """
 
     def __init__(
@@ -36,10 +37,12 @@ class EngineLoop:
         deliver: Callable[[Event], None],
         on_idle: Callable[[], None] = lambda: None,
         num_threads: int | None = None,
+        on_step: Callable[[], None] = lambda: None,
     ) -> None:
         self._build = build
         self._deliver_event = deliver
         self._on_idle = on_idle
+        self._on_step = on_step
         self._num_threads = num_threads
         self._inbox: deque[Callable[[Scheduler], object]] = deque()
         self._wake = threading.Condition()
@@ -119,7 +122,9 @@ class EngineLoop:
         while not self._is_stopping:
             while self._inbox:
                 self._inbox.popleft()(scheduler)
-            if scheduler.step():
+            moved = scheduler.step()
+            self._on_step()
+            if moved:
                 was_idle = False
                 continue
             if scheduler.is_idle and not was_idle:
@@ -130,7 +135,9 @@ class EngineLoop:
                     self._wake.wait(None if scheduler.is_idle else _IDLE_WAIT_S)
         for request_id in tuple(self._unfinished):
             scheduler.abort(request_id)
+        self._on_step()
 
     def _fail_all(self, message: str) -> None:
         for request_id in tuple(self._unfinished):
             self._deliver(Failed(request_id, EngineDied.code, message))
+        self._on_step()
