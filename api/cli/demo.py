@@ -6,6 +6,7 @@ Everything runs on one engine, and at the end the steps are drawn as they interl
 
 import argparse
 import asyncio
+import itertools
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,16 +22,16 @@ from hemiola.core.events import Progress, Token
 from hemiola.core.timeline import draw
 from hemiola.core.tracing import StepRecord, num_switches, totals
 
+from ..front.terms import CallTerms
 from .options import add_engine_options, open_engine
 from .progress import new_bars
 
-IMAGE_ASKS = (
-    "Write an image prompt with a fox.",
-    "Write an image prompt with two animals.",
-    "Write an image prompt for a calm evening.",
-)
-VIDEO_ASK = "Write a video prompt with a rocket."
-STORY_ASK = "Tell me a short story about a fox."
+SCENE = "Come up with a scene for a picture book about a {}."
+IMAGE_PROMPT = "Now write an image prompt for this scene."
+VIDEO_PROMPT = "Write a video prompt for it."
+STORY = "Tell me a short story about a {}."
+SCENES = ("fox", "rocket", "duck")
+STORIES = ("cat", "robot", "dragon", "frog", "horse", "owl", "bear", "rabbit", "ghost", "snail")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +49,10 @@ class Screen:
     bars: Any = field(default_factory=new_bars)
 
     def render(self) -> Group:
-        return Group(Panel(self.text, title="the language model writes", title_align="left"), self.bars)
+        """The last lines of the text, so that all of it stays on the screen."""
+        room = max(self.console.height - len(self.bars.tasks) - 4, 4)
+        lines = self.text.wrap(self.console, self.console.width - 4)[-room:]
+        return Group(Panel(Text("\n").join(lines), title="the language model writes", title_align="left"), self.bars)
 
     def write(self, piece: str, style: str = "") -> None:
         self.text.append(piece, style)
@@ -85,31 +89,42 @@ class Files:
 
 
 async def _pipeline(engine: Any, screen: Screen, options: argparse.Namespace) -> Files:
-    """Prompts are written one after the other; what they describe is made meanwhile."""
+    """Three scenes are written, each drawn as soon as its prompt is there; stories go on until all is made."""
     files = Files()
-    prompt = await _write(engine, screen, files, VIDEO_ASK, options.seed)
-    clip = engine.stream_video(prompt, seed=options.seed)
-    media = [asyncio.ensure_future(_make(clip, screen, files, "clip", options.output / "clip.mp4"))]
-    for number, ask in enumerate(IMAGE_ASKS, start=1):
-        prompt = await _write(engine, screen, files, ask, options.seed + number)
-        picture = engine.stream_image(prompt, seed=options.seed + number)
-        path = options.output / f"picture-{number}.png"
-        media.append(asyncio.ensure_future(_make(picture, screen, files, f"picture {number}", path)))
-    await _write(engine, screen, files, STORY_ASK, options.seed)
+    media: list[asyncio.Future[None]] = []
+
+    def make(stream: Any, name: str, file: str) -> None:
+        media.append(asyncio.ensure_future(_make(stream, screen, files, name, options.output / file)))
+
+    for number, subject in enumerate(SCENES, start=1):
+        messages: list[dict[str, str]] = []
+        await _write(engine, screen, files, messages, SCENE.format(subject))
+        prompt = await _write(engine, screen, files, messages, IMAGE_PROMPT)
+        make(engine.stream_image(prompt, seed=options.seed + number), f"picture {number}", f"picture-{number}.png")
+        if number == 1:
+            prompt = await _write(engine, screen, files, messages, VIDEO_PROMPT)
+            make(engine.stream_video(prompt, seed=options.seed), "clip", "clip.mp4")
+    for subject in itertools.cycle(STORIES):
+        if all(each.done() for each in media):
+            break
+        await _write(engine, screen, files, [], STORY.format(subject))
     await asyncio.gather(*media)
     return files
 
 
-async def _write(engine: Any, screen: Screen, files: Files, ask: str, seed: int) -> str:
-    """Asks the language model and shows its answer as it comes; the answer's text."""
+async def _write(engine: Any, screen: Screen, files: Files, messages: list[dict[str, str]], ask: str) -> str:
+    """Asks the language model, shows its answer as it comes, and adds both to the conversation; the answer's text."""
     screen.write(f"{ask}\n", "dim")
-    stream = engine.stream_chat(ask, seed=seed, max_tokens=160)
+    messages.append({"role": "user", "content": ask})
+    terms = CallTerms(service_class="standard")  # as much of the device as a picture gets
+    stream = engine.stream_chat(messages, max_tokens=160, temperature=0.8, terms=terms)
     files.labels[stream.request_ids[0]] = "chat"
     async for event in stream:
         if isinstance(event, Token):
             screen.write(event.text, "bold")
     screen.write("\n\n")
     answer: str = (await stream.aresult()).text
+    messages.append({"role": "assistant", "content": answer})
     return answer.strip()
 
 
