@@ -6,9 +6,10 @@ Every call becomes requests at the edge (api/front), goes to a backend, and come
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
-from hemiola.core.errors import InvalidRequest, ModelNotFound
+from hemiola.core.errors import HemiolaError, InvalidRequest, ModelNotFound
 from hemiola.core.events import Event, Failed, Finished, Image, Video
 from hemiola.core.request import Request, TextRequest
 
@@ -18,8 +19,10 @@ from .front.text import TextFront, assemble_answers
 from .results import Completion, ImageResult, Picture, VideoResult
 from .stream import Stream
 from .text_worker import TextWorker
+from .wakeups import Wakeups
 
 Messages = str | Sequence[Mapping[str, Any]]
+Prompt = str | Sequence[int]
 Front = TextFront | MediaFront
 
 
@@ -44,6 +47,7 @@ class Calls:
         self._backend = backend
         self._streams: dict[str, Stream[Any]] = {}
         self._lock = threading.Lock()
+        self._wakeups = Wakeups()
         self._texts = TextWorker(self._push, backend.finish)
 
     def close(self) -> None:
@@ -67,15 +71,16 @@ class Calls:
 
     def stream_complete(
         self,
-        prompt: str | Sequence[int],
+        prompt: Prompt | Sequence[Prompt],
         *,
         model: str | None = None,
         terms: CallTerms | None = None,
         **options: Any,
     ) -> Stream[Completion]:
-        """Continues a text or token ids. Options: see `TextFront.completion_requests`."""
+        """Continues a text or token ids, or several of them. Options: see `TextFront.completion_requests`."""
         front = self._text_front(model)
-        return self._start_text(front, front.completion_requests(prompt, terms or CallTerms(), **options))
+        requests = front.completion_requests(prompt, terms or CallTerms(), **options)
+        return self._start_text(front, requests, answers_per_prompt=options.get("n") or 1)
 
     def chat(self, messages: Messages, **options: Any) -> Completion:
         return self.stream_chat(messages, **options).result()
@@ -83,10 +88,10 @@ class Calls:
     async def achat(self, messages: Messages, **options: Any) -> Completion:
         return await self.stream_chat(messages, **options).aresult()
 
-    def complete(self, prompt: str | Sequence[int], **options: Any) -> Completion:
+    def complete(self, prompt: Prompt | Sequence[Prompt], **options: Any) -> Completion:
         return self.stream_complete(prompt, **options).result()
 
-    async def acomplete(self, prompt: str | Sequence[int], **options: Any) -> Completion:
+    async def acomplete(self, prompt: Prompt | Sequence[Prompt], **options: Any) -> Completion:
         return await self.stream_complete(prompt, **options).aresult()
 
     # Pictures and clips
@@ -173,9 +178,23 @@ class Calls:
         stream: Stream[Any] = Stream([request.id for request in requests], assemble, self._backend.abort)
         with self._lock:
             self._streams.update(dict.fromkeys(stream.request_ids, stream))
-        for request in requests:
-            self._backend.submit(request)
+        for num_sent, request in enumerate(requests):
+            try:
+                self._backend.submit(request)
+            except HemiolaError:
+                self._take_back(requests, num_sent)
+                raise
         return stream
+
+    def _take_back(self, requests: Sequence[Request], num_sent: int) -> None:
+        """The backend refused one of them: those before it end, and nobody waits for any."""
+        with self._lock:
+            for request in requests:
+                self._streams.pop(request.id, None)
+        for request in requests[num_sent:]:
+            self._texts.forget(request.id)
+        for request in requests[:num_sent]:
+            self._backend.abort(request.id)
 
     def _push(self, event: Event) -> None:
         stream = self._streams.get(event.request_id)

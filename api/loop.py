@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import torch
 
-from hemiola.core.errors import EngineDied
+from hemiola.core.errors import EngineDied, HemiolaError
 from hemiola.core.events import Event, Failed, Final
 from hemiola.core.request import Request
 from hemiola.scheduler.scheduler import Scheduler
@@ -111,7 +111,8 @@ class EngineLoop:
                 self._started.set()
                 self._serve(scheduler)
         except BaseException as error:
-            log.exception("The engine died.")
+            if self._started.is_set() or not isinstance(error, HemiolaError):
+                log.exception("The engine died.")
             with self._wake:
                 self._error = error
             self._fail_all(f"The engine died: {type(error).__name__}: {error}")
@@ -133,6 +134,8 @@ class EngineLoop:
             with self._wake:
                 if not (self._inbox or self._is_stopping):
                     self._wake.wait(None if scheduler.is_idle else _IDLE_WAIT_S)
+        while self._inbox:  # what was asked for before the stop is answered, too
+            self._inbox.popleft()(scheduler)
         for request_id in tuple(self._unfinished):
             scheduler.abort(request_id)
         self._on_step()

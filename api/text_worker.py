@@ -56,6 +56,14 @@ class TextWorker:
         """From now on events of the request are this worker's."""
         self._watched[request.id] = _Watched(front.detokenizer(request), bool(request.sampling.stop))
 
+    def forget(self, request_id: str) -> None:
+        """The request was never sent: no event of it will come."""
+        self._watched.pop(request_id, None)
+
+    def forget(self, request_id: str) -> None:
+        """Of a request that was watched, but never ran."""
+        self._watched.pop(request_id, None)
+
     def take(self, event: Event) -> bool:
         """Queues an event of a watched request; False if it is none of them."""
         if event.request_id not in self._watched:

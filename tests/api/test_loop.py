@@ -120,3 +120,15 @@ def test_a_timeout_leaves_the_request_running(loop: Loop) -> None:
     with pytest.raises(TimeoutError):
         stream.result(timeout=0.05)
     assert not stream.is_done
+
+
+def test_a_request_that_came_just_before_the_stop_ends_too() -> None:
+    """The stop used to leave what was still in the inbox without any final event."""
+    loop = Loop()
+    may_go_on = threading.Event()
+    loop.loop.call(lambda scheduler: may_go_on.wait(30))
+    stream = loop.ask("late", 5)
+    loop.loop.stop(timeout=0)
+    may_go_on.set()
+    with pytest.raises(RequestAborted):
+        stream.result(timeout=30)
