@@ -1,6 +1,6 @@
 """What a finished call gives: text, pictures, clips. Plain values; nothing here knows an engine or a server."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,12 +35,24 @@ class Answer:
     tokens: tuple[Token, ...] = field(default=(), repr=False)
 
 
+def total_usage(usages: Sequence[Usage], answers_per_prompt: int) -> Usage:
+    """Of all answers of a call, in order; a prompt counts once, as it was for the first answer to it."""
+    firsts = usages[::answers_per_prompt]
+    return Usage(
+        sum(usage.prompt_tokens for usage in firsts),
+        sum(usage.cached_tokens for usage in firsts),
+        sum(usage.completion_tokens for usage in usages),
+        sum(usage.num_steps for usage in usages),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The answers of a chat or completion call, one per `n`; `str()` gives the first."""
+    """The answers of a chat or completion call: `answers_per_prompt` for each prompt; `str()` gives the first."""
 
     model: str
     answers: tuple[Answer, ...]
+    answers_per_prompt: int = 1
 
     @property
     def text(self) -> str:
@@ -56,14 +68,8 @@ class Completion:
 
     @property
     def usage(self) -> Usage:
-        """Prompt tokens counted once, completion tokens summed."""
-        first = self.answers[0].usage
-        return Usage(
-            first.prompt_tokens,
-            first.cached_tokens,
-            sum(answer.usage.completion_tokens for answer in self.answers),
-            sum(answer.usage.num_steps for answer in self.answers),
-        )
+        """Each prompt counted once, completion tokens summed."""
+        return total_usage([answer.usage for answer in self.answers], self.answers_per_prompt)
 
     def __str__(self) -> str:
         return self.text

@@ -7,10 +7,14 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from hemiola.core.errors import EngineDied, HemiolaError, InvalidRequest, Overloaded, RequestAborted, StepFailed
 from hemiola.core.events import Event, Failed, Final
+from hemiola.core.request import Request
+
+from .wakeups import Sleeper, Wakeups
 
 T = TypeVar("T")
 
@@ -35,20 +39,34 @@ class Stream(Generic[T]):
         request_ids: the requests, in the order of the result.
         assemble: makes the result from all events, in order.
         cancel: called with a request id that nobody wants any more.
+        wakeups: shared with the streams that the same threads fill.
+
+    Fields:
+        requests: what was asked, in the order of `request_ids`; empty where only a server knows it.
     """
 
     def __init__(
-        self, request_ids: Sequence[str], assemble: Callable[[Sequence[Event]], T], cancel: Callable[[str], None]
+        self,
+        request_ids: Sequence[str],
+        assemble: Callable[[Sequence[Event]], T],
+        cancel: Callable[[str], None],
+        *,
+        wakeups: Wakeups | None = None,
+        requests: Sequence[Request] = (),
     ) -> None:
         self.request_ids = tuple(request_ids)
+        self.requests = tuple(requests)
         self._assemble = assemble
         self._cancel = cancel
+        self._wakeups = wakeups or Wakeups()
         self._unfinished = set(request_ids)
         self._has_failed = False
         self._events: list[Event] = []
         self._unread: deque[Event] = deque()
         self._changed = threading.Condition()
-        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        # Coroutines that wait for an event, and those that wait for the end: events pass without waking the latter.
+        self._readers: list[Sleeper] = []
+        self._waiters: list[Sleeper] = []
 
     # Written by the engine.
 
@@ -60,10 +78,14 @@ class Stream(Generic[T]):
             if isinstance(event, Final):
                 self._unfinished.discard(event.request_id)
                 self._has_failed |= isinstance(event, Failed)
-            waiters, self._waiters = self._waiters, []
+            due = self._readers.copy()
+            self._readers.clear()
+            if self._waiters and self._is_decided():
+                due += self._waiters
+                self._waiters.clear()
             self._changed.notify_all()
-        for loop, future in waiters:
-            loop.call_soon_threadsafe(_wake, future)
+        for sleeper in due:
+            self._wakeups.wake(sleeper)
 
     # Read by the caller.
 
@@ -73,8 +95,9 @@ class Stream(Generic[T]):
 
     def cancel(self) -> None:
         """Aborts whatever is unfinished; the requests end with Failed(`request_aborted`)."""
-        for request_id in tuple(self._unfinished):
-            self._cancel(request_id)
+        with suppress(EngineDied):  # then they have ended as well
+            for request_id in tuple(self._unfinished):
+                self._cancel(request_id)
 
     def result(self, timeout: float | None = None) -> T:
         """Waits for the end and returns it.
@@ -91,8 +114,7 @@ class Stream(Generic[T]):
     async def aresult(self) -> T:
         """As `result`, for coroutines; being cancelled cancels the requests."""
         try:
-            while not self._is_decided():
-                await self._wait_until(self._is_decided)
+            await self._sleep(self._waiters, self._is_decided)
         except asyncio.CancelledError:
             self.cancel()
             raise
@@ -101,7 +123,7 @@ class Stream(Generic[T]):
     def __iter__(self) -> Iterator[Event]:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: bool(self._unread) or self.is_done)
+                self._changed.wait_for(self._has_news)
                 if not self._unread:
                     return
                 event = self._unread.popleft()
@@ -109,11 +131,30 @@ class Stream(Generic[T]):
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         while True:
-            while self._unread:
-                yield self._unread.popleft()
-            if self.is_done and not self._unread:
+            await self.news()
+            with self._changed:
+                if not self._unread:
+                    return
+                event = self._unread.popleft()
+            yield event
+
+    async def batches(self) -> AsyncIterator[list[Event]]:
+        """All events that came since the last look, never none: a reader that is slow wakes up less often."""
+        while True:
+            await self.news()
+            with self._changed:
+                events = list(self._unread)
+                self._unread.clear()
+            if not events:
                 return
-            await self._wait_until(lambda: bool(self._unread) or self.is_done)
+            yield events
+
+    async def news(self) -> None:
+        """Waits until there is something to read, or nothing will come any more."""
+        await self._sleep(self._readers, self._has_news)
+
+    def _has_news(self) -> bool:
+        return bool(self._unread) or self.is_done
 
     def _is_decided(self) -> bool:
         return self.is_done or self._has_failed
@@ -125,17 +166,13 @@ class Stream(Generic[T]):
                 raise error_of(event)
         return self._assemble(self._events)
 
-    async def _wait_until(self, is_enough: Callable[[], bool]) -> None:
-        """Waits for one change, unless it is enough already."""
+    async def _sleep(self, among: list[Sleeper], is_enough: Callable[[], bool]) -> None:
+        """Sleeps among those until it is enough; returns at once if it is."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
-        with self._changed:
-            if is_enough():
-                return
-            self._waiters.append((loop, future))
-        await future
-
-
-def _wake(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)
+        while True:
+            with self._changed:
+                if is_enough():
+                    return
+                future: asyncio.Future[None] = loop.create_future()
+                among.append((loop, future))
+            await future

@@ -60,10 +60,6 @@ class TextWorker:
         """The request was never sent: no event of it will come."""
         self._watched.pop(request_id, None)
 
-    def forget(self, request_id: str) -> None:
-        """Of a request that was watched, but never ran."""
-        self._watched.pop(request_id, None)
-
     def take(self, event: Event) -> bool:
         """Queues an event of a watched request; False if it is none of them."""
         if event.request_id not in self._watched:
