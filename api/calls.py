@@ -6,7 +6,6 @@ Every call becomes requests at the edge (api/front), goes to a backend, and come
 
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Protocol
 
 from hemiola.core.errors import HemiolaError, InvalidRequest, ModelNotFound
@@ -165,17 +164,24 @@ class Calls:
         return able[model]
 
     def _start_text(
-        self, front: TextFront, requests: Sequence[TextRequest], *, has_tools: bool = False
+        self,
+        front: TextFront,
+        requests: Sequence[TextRequest],
+        *,
+        has_tools: bool = False,
+        answers_per_prompt: int = 1,
     ) -> Stream[Completion]:
         def assemble(events: Sequence[Event]) -> Completion:
-            return Completion(front.name, assemble_answers(front, requests, events, has_tools=has_tools))
+            answers = assemble_answers(front, requests, events, has_tools=has_tools)
+            return Completion(front.name, answers, answers_per_prompt)
 
         for request in requests:
             self._texts.watch(request, front)
         return self._start(requests, assemble)
 
     def _start(self, requests: Sequence[Request], assemble: Any) -> Stream[Any]:
-        stream: Stream[Any] = Stream([request.id for request in requests], assemble, self._backend.abort)
+        ids = [request.id for request in requests]
+        stream: Stream[Any] = Stream(ids, assemble, self._backend.abort, wakeups=self._wakeups, requests=requests)
         with self._lock:
             self._streams.update(dict.fromkeys(stream.request_ids, stream))
         for num_sent, request in enumerate(requests):
