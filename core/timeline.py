@@ -49,7 +49,8 @@ def draw(
     Args:
         records: at least one, in any order.
         title: in place of one that counts requests and steps.
-        labels: what to call requests, by id; others are called by their id.
+        labels: what to call requests, by id; those of one name share a row. Others are called by their id, up to a
+            colon, for what a runner does for others has ids such as "encode:7".
     """
     steps = sorted(records, key=lambda step: step.start_s)
     assert steps, "nothing ran: there is no timeline to draw"
@@ -126,29 +127,29 @@ class Page:
 class Timeline:
     """The picture of a run. `steps` are sorted by start."""
 
-    ROW = 30  # of a request
+    ROW = 30  # of a name
     LANE = 58  # of a model in the closer look
 
     def __init__(self, steps: Sequence[StepRecord], labels: Mapping[str, str]) -> None:
         self.steps = steps
-        self.labels = labels
         self.whole = Axis(steps[0].start_s, max(step.end_s for step in steps))
         close = most_mixed(steps, NUM_CLOSE_STEPS)
         self.close = Axis(close[0].start_s, max(step.end_s for step in close))
         self.colours = _colours(steps)
         self.models = list(dict.fromkeys((step.lane, step.model) for step in steps))
-        by_request: defaultdict[str, list[StepRecord]] = defaultdict(list)
+        by_name: defaultdict[str, list[StepRecord]] = defaultdict(list)
         for step in steps:
-            for request_id in step.request_ids:
-                by_request[request_id].append(step)
-        self.requests = dict(list(by_request.items())[:MAX_REQUESTS])
-        self.num_hidden = len(by_request) - len(self.requests)
+            for name in {labels.get(i, i.partition(":")[0]) for i in step.request_ids}:
+                by_name[name].append(step)
+        self.rows = dict(list(by_name.items())[:MAX_REQUESTS])
+        self.num_hidden = len(by_name) - len(self.rows)
+        self.num_requests = len({request_id for step in steps for request_id in step.request_ids})
 
     def paint(self, title: str | None) -> Image.Image:
         """The page, from top to bottom."""
         phases = totals(self.steps)
         requests_top = 150
-        requests_bottom = requests_top + self.ROW * len(self.requests)
+        requests_bottom = requests_top + self.ROW * len(self.rows)
         close_top = requests_bottom + 120
         close_bottom = close_top + self.LANE * len(self.models)
         legend_top = close_bottom + 84
@@ -162,8 +163,7 @@ class Timeline:
 
     def _header(self, page: Page, title: str | None) -> None:
         span = self.whole.end_s - self.whole.start_s
-        num_requests = len(self.requests) + self.num_hidden
-        page.text(MARGIN, 62, title or f"{num_requests} requests, {len(self.steps):,} steps, one engine", 30)
+        page.text(MARGIN, 62, title or f"{self.num_requests} requests, {len(self.steps):,} steps, one engine", 30)
         facts = [f"{_duration(span)}", f"{num_switches(self.steps):,} changes between models"]
         busy = sum(step.seconds for step in self.steps) / max(span, 1e-9) / len({step.lane for step in self.steps})
         facts.append(f"busy {min(busy, 1):.0%} of the time")
@@ -173,18 +173,18 @@ class Timeline:
         page.text(MARGIN, 94, "   ·   ".join(facts), 17, SOFT)
 
     def _requests(self, page: Page, top: float) -> None:
-        """A row a request: pale from its first to its last step, coloured where it was being served."""
-        bottom = top + self.ROW * len(self.requests)
+        """A row a name: pale from its first to its last step, coloured where it was being served."""
+        bottom = top + self.ROW * len(self.rows)
         _grid(page, self.whole, top, bottom)
-        for i, (request_id, steps) in enumerate(self.requests.items()):
+        for i, (name, steps) in enumerate(self.rows.items()):
             y = top + i * self.ROW
-            page.fitted(MARGIN, y + 20, self.labels.get(request_id, request_id), 15, LABELS - 20)
+            page.fitted(MARGIN, y + 20, name, 15, LABELS - 20)
             page.box((self.whole.x(steps[0].start_s), y + 13, self.whole.x(steps[-1].end_s), y + 17), "#D8D6CF", 2)
             for column, colour, share in self._shades(steps):
                 x = self.whole.left + column / Page.SCALE
                 page.box((x, y + 4, x + 1 / Page.SCALE, y + 26), _blend(colour, share))
         if self.num_hidden:
-            page.text(MARGIN, bottom + 24, f"and {self.num_hidden} requests more", 14, SOFT)
+            page.text(MARGIN, bottom + 24, f"and {self.num_hidden} more", 14, SOFT)
 
     def _shades(self, steps: Sequence[StepRecord]) -> Iterable[tuple[int, str, float]]:
         """Per column of the fine grid: the colour that fills most of it, and how much is filled."""

@@ -7,13 +7,13 @@ later can be parked for it.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hemiola.core.errors import HemiolaError, StepFailed
+from hemiola.core.errors import CannotFit, HemiolaError, StepFailed
 from hemiola.core.events import Event, Failed
 from hemiola.core.request import Request, TextRequest
 from hemiola.core.service import completion_due_s, token_due_s
 from hemiola.core.step import Refused, Runner, Shortfall
 
-from .pressure import Pressure
+from .pressure import Pressure, lateness
 from .running import Running, RunningSet
 
 
@@ -41,6 +41,7 @@ class Admission:
         self._queued: dict[str, Request] = {}
         self._has_news = False
         self._tried_version = -1
+        self._missing_bytes = 0  # of the request that was tried last and could not start
 
     @property
     def num_queued(self) -> int:
@@ -66,11 +67,25 @@ class Admission:
                 break
         self._tried_version = self._memory_version()
 
+    def unstick(self) -> bool:
+        """Nothing runs: whoever is first in the queue starts now, or never will and ends loudly. False without one."""
+        if not self._queued:
+            return False
+        num_queued, self._has_news = self.num_queued, True
+        self.admit()
+        if self.num_queued == num_queued:
+            first = min(self._queued.values(), key=_urgency)
+            del self._queued[first.id]
+            error = CannotFit(f"'{first.id}'", self._missing_bytes, 0)
+            self._emit(Failed(first.id, error.code, error.message))
+        return True
+
     def _start(self, request: Request) -> bool:
         """Admits or refuses; False if the request must stay queued."""
         runner = self._runners[request.model]
         while isinstance(outcome := self._ask(runner, request), Shortfall):
-            if not self._pressure.relieve(outcome, request_due_s(request)):
+            if not self._pressure.relieve(outcome, lateness(request, request_due_s(request))):
+                self._missing_bytes = outcome.nbytes
                 return False
         del self._queued[request.id]
         if isinstance(outcome, Refused):

@@ -93,16 +93,15 @@ def whole_quantum(group: Group, limits: Limits) -> Quantum:
 
 @dataclass(slots=True)
 class FairShare:
-    """Virtual time per party: device seconds over weight. The least served goes first; idling saves up nothing."""
+    """Virtual time of parties or models: device seconds over weight. The least served go first; idling saves nothing."""
 
-    _virtual_s: dict[Party, float] = field(default_factory=dict)
+    _virtual_s: dict[Hashable, float] = field(default_factory=dict)
     _floor_s: float = 0.0
 
-    def add(self, who: Party, seconds: float) -> None:
-        weight = SERVICE_CLASSES[who[0]].weight
+    def add(self, who: Hashable, seconds: float, weight: float = 1.0) -> None:
         self._virtual_s[who] = self.time(who) + seconds / weight
 
-    def time(self, who: Party) -> float:
+    def time(self, who: Hashable) -> float:
         return max(self._virtual_s.get(who, 0.0), self._floor_s)
 
     def advance(self, least_served_s: float) -> None:
@@ -118,7 +117,7 @@ class Deadline:
          between two token steps lies at most one media quantum, whatever else is late.
       2. A group is due when another quantum before it would make it miss. Of those, the earliest due runs, as long as
          its party is not `borrow_s` ahead of its fair share. Waiting longer than `patience_s` makes any group due.
-      3. Otherwise the least served party (device seconds over weight) runs.
+      3. Otherwise the least served party (device seconds over weight) runs, and of its models the least served.
     """
 
     patience_s = 2.0
@@ -127,7 +126,8 @@ class Deadline:
     def __init__(self, costs: CostModel, limits: Limits) -> None:
         self._costs = costs
         self._limits = limits
-        self._shares = FairShare()
+        self._shares = FairShare()  # of parties
+        self._models = FairShare()  # of models, between groups of one party
         self._served_s: dict[Hashable, float] = {}
         self._blocks_ran = False
         self._had_turn: set[Hashable] = set()  # token groups that ran since blocks ran
@@ -135,6 +135,7 @@ class Deadline:
     def choose(self, groups: Sequence[Group], now_s: float) -> Choice:
         served = [min(map(self._shares.time, set(map(party, g.states)))) for g in groups]
         self._shares.advance(min(served))
+        self._models.advance(min(self._models.time(g.runner.model) for g in groups))
         group = groups[0] if len(groups) == 1 else self._pick(groups, served, now_s)
         limit_s = self._limits.quantum_s if len(groups) > 1 else self._limits.idle_quantum_s
         quantum = self._cut(group, limit_s)
@@ -144,7 +145,8 @@ class Deadline:
     def account(self, states: Sequence[StateView], seconds: float) -> None:
         share = seconds / max(len(states), 1)
         for who, count in Counter(map(party, states)).items():
-            self._shares.add(who, share * count)
+            self._shares.add(who, share * count, SERVICE_CLASSES[who[0]].weight)
+        self._models.add(states[0].model, seconds)
 
     def _pick(self, groups: Sequence[Group], served: Sequence[float], now_s: float) -> Group:
         if self._blocks_ran:
@@ -155,7 +157,8 @@ class Deadline:
         due = [g for g, time in zip(groups, served, strict=True) if time <= allowed_s and self._is_due(g, now_s)]
         if due:
             return min(due, key=lambda g: (_priority(g), _due(g), self._served_s.get(_key(g), 0.0)))
-        order = [(_priority(g), served[i], _due(g), i) for i, g in enumerate(groups)]
+        models = [self._models.time(g.runner.model) for g in groups]
+        order = [(_priority(g), served[i], models[i], _due(g), i) for i, g in enumerate(groups)]
         return groups[min(order)[-1]]
 
     def _is_due(self, group: Group, now_s: float) -> bool:

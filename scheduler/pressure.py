@@ -2,6 +2,7 @@
 
 The arena has already evicted what it may. Then the latest-due state is parked for one that is due earlier; the
 earliest-due state is never a victim; a parked state comes back only when its whole need fits without parking another.
+Of equal due times the later arrival is the later: among best-effort requests too there is always one that may go on.
 """
 
 from collections.abc import Callable
@@ -12,6 +13,14 @@ from hemiola.core.errors import CannotFit
 from hemiola.core.step import Pending, Shortfall
 
 from .running import Running, RunningSet
+
+Lateness = tuple[float, int, float, str]
+"""Due time, priority, arrival, id: a strict order."""
+
+
+def lateness(of: Any, due_s: float) -> Lateness:
+    """Of a request or a state that is due then."""
+    return due_s, of.priority, of.arrival_s, of.id
 
 
 @dataclass(slots=True)
@@ -39,28 +48,33 @@ class Pressure:
     def is_copying(self) -> bool:
         return bool(self._copies)
 
-    def relieve(self, shortfall: Shortfall, due_s: float, spare: Any = None) -> bool:
-        """Parks the latest-due state that is due later than `due_s`; False if there is none that can be parked."""
+    def relieve(self, shortfall: Shortfall, than: Lateness) -> bool:
+        """Parks the latest state that is later than that; False if there is none that can be parked."""
         candidates = [
             entry
             for entry in self._running.entries.values()
-            if not (entry.in_flight or entry.is_held) and entry.state is not spare and entry.state.can_park
+            if not entry.in_flight and (not entry.is_held or id(entry.state) in self._held) and entry.state.can_park
         ]
-        candidates = [entry for entry in candidates if entry.state.due_s > due_s]
-        for entry in sorted(candidates, key=_lateness, reverse=True):
-            pending = entry.runner.park(entry.state)
-            if isinstance(pending, Shortfall):  # no room in the host tier: perhaps for a smaller one
-                continue
-            entry.is_held = True
-            self.num_parks += 1
-            self.parked.append(entry)
-            self._copies.append(_Copy(entry, pending, out=True))
-            pending.wait()
-            return True
-        return False
+        candidates = [entry for entry in candidates if _lateness(entry) > than]
+        # Where the host tier has no room for the latest there may be some for a smaller one.
+        return any(self._park(entry) for entry in sorted(candidates, key=_lateness, reverse=True))
+
+    def _park(self, entry: Running) -> bool:
+        """Parks a state that may be parked; False if the host tier has no room for it."""
+        pending = entry.runner.park(entry.state)
+        if isinstance(pending, Shortfall):
+            return False
+        self._held.pop(id(entry.state), None)
+        entry.is_held = True
+        self.num_parks += 1
+        self.parked.append(entry)
+        self._copies.append(_Copy(entry, pending, out=True))
+        pending.wait()
+        return True
 
     def hold(self, state: Any, shortfall: Shortfall) -> None:
         """Keeps a state from being launched until bytes became free."""
+        self._retry_held()  # whoever waits already may have what was freed for this one in vain
         entry = self._running.of(state)
         if entry is not None:
             entry.is_held = True
@@ -71,8 +85,7 @@ class Pressure:
         """Notes finished copies, forgets what ended, and lets held states try again if bytes became free."""
         if self._copies:
             self._copies = [copy for copy in self._copies if not self._is_settled(copy)]
-        if self._held and self._memory_version() != self._held_version:
-            self._let_go()
+        self._retry_held()
         if self.parked:
             self.parked = [entry for entry in self.parked if self._is_running(entry)]
 
@@ -87,23 +100,39 @@ class Pressure:
         self._copies.append(_Copy(entry, pending, out=False))
         return True
 
-    def stuck(self) -> tuple[Running, CannotFit] | None:
-        """When no step can run and none is in flight: who must end so that others can. None: memory is not why."""
-        if self._copies or any(not entry.is_held for entry in self._running.entries.values()):
-            return None
-        if any(self.resume(entry) for entry in sorted(self.parked, key=_lateness)):
+    @property
+    def is_stuck(self) -> bool:
+        """Whether nobody can go on: all that runs waits for memory or is parked. To be asked when nothing moves."""
+        entries = self._running.entries.values()
+        return bool(entries) and not self._copies and all(entry.is_held for entry in entries)
+
+    def unstick(self) -> tuple[Running, CannotFit] | None:
+        """Gets those who are stuck going again; if that cannot be, who must end so that others can."""
+        if any(self.resume(entry) for entry in sorted(self.parked, key=_lateness)) or self._park_to_tidy():
             return None
         held = [(entry, shortfall.nbytes) for entry, shortfall in self._held.values() if self._is_running(entry)]
         held += [(entry, entry.state.bytes_needed) for entry in self.parked]
-        if not held:
-            return None
         entry, nbytes = max(held, key=lambda pair: _lateness(pair[0]))
         return entry, CannotFit(f"The next {entry.state.phase} step of '{entry.state.id}'", nbytes, 0)
 
-    def _let_go(self) -> None:
-        for entry, _ in self._held.values():
-            entry.is_held = False
-        self._held.clear()
+    def _park_to_tidy(self) -> bool:
+        """Parks the most urgent state that waits: what lies in the way may be its own, and it comes back in one place.
+
+        Once between two of its steps.
+        """
+        waiting = [entry for entry, _ in self._held.values() if not entry.is_tidied and entry.state.can_park]
+        for entry in sorted(waiting, key=_lateness):
+            entry.is_tidied = True
+            if self._park(entry):
+                return True
+        return False
+
+    def _retry_held(self) -> None:
+        """Lets all held states try again if bytes became free since they were held."""
+        if self._held and self._memory_version() != self._held_version:
+            for entry, _ in self._held.values():
+                entry.is_held = False
+            self._held.clear()
 
     def _is_settled(self, copy: _Copy) -> bool:
         if not copy.pending.done():
@@ -116,5 +145,5 @@ class Pressure:
         return self._running.of(entry.state) is entry
 
 
-def _lateness(entry: Running) -> tuple[float, int, float]:
-    return entry.state.due_s, entry.state.priority, entry.state.arrival_s
+def _lateness(entry: Running) -> Lateness:
+    return lateness(entry.state, entry.state.due_s)

@@ -16,6 +16,7 @@ class Running:
         in_flight: how many are.
         is_held: parked, being copied, or waiting for memory: not to be launched.
         is_suspect: a batch with it failed; it runs alone until a step succeeded.
+        is_tidied: it was parked only to put its memory in order, since its last step.
     """
 
     state: Any
@@ -25,6 +26,7 @@ class Running:
     in_flight: int = 0
     is_held: bool = False
     is_suspect: bool = False
+    is_tidied: bool = False
 
 
 class RunningSet:
@@ -65,4 +67,4 @@ class RunningSet:
             entry = self.entries.get(state)
             if entry is not None:
                 entry.in_flight -= 1
-                entry.is_suspect = False
+                entry.is_suspect = entry.is_tidied = False

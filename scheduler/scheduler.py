@@ -17,7 +17,7 @@ from .admission import Admission
 from .cost_model import CostModel
 from .lanes import Lanes, LaunchedStep
 from .policy import Choice, Group, Policy
-from .pressure import Pressure
+from .pressure import Pressure, lateness
 from .running import Running, RunningSet
 
 
@@ -178,7 +178,7 @@ class Scheduler:
                 return planned
             if len(states) > 1:
                 states = states[: (len(states) + 1) // 2]
-            elif not self._pressure.relieve(planned, states[0].due_s, spare=states[0]):
+            elif not self._pressure.relieve(planned, lateness(states[0], states[0].due_s)):
                 self._pressure.hold(states[0], planned)
                 return None
 
@@ -268,8 +268,10 @@ class Scheduler:
         self._emit(Failed(request_id, error.code, error.message))
 
     def _break_deadlock(self) -> bool:
-        """Requests run, yet no step can for want of memory: the latest due ends, loudly. False if that is not why."""
-        stuck = self._pressure.stuck()
-        if stuck is not None:
-            self._fail(*stuck)
-        return stuck is not None
+        """Nothing moves. If want of memory is why, somebody comes back, or ends loudly; False if that is not why."""
+        if self._pressure.is_stuck:
+            victim = self._pressure.unstick()
+            if victim is not None:
+                self._fail(*victim)
+            return True
+        return not self.running.entries and self._admission.unstick()

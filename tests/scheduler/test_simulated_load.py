@@ -180,3 +180,12 @@ def test_finishing_a_running_request_is_a_good_end() -> None:
     assert simulation.scheduler.finish("t")
     simulation.run([])
     assert [type(e) for e in finals(simulation)["t"]] == [Finished]
+
+
+def test_models_of_one_party_share_its_time() -> None:
+    simulation = Simulation("deadline")
+    chats = [text(f"t{i}", tokens=3000, service_class="background") for i in range(2)]
+    simulation.run([*chats, image("i", 0.5, steps=10, service_class="background")])
+    (done_s,) = [at for at, e in simulation.events if isinstance(e, Finished) and e.request_id == "i"]
+    alone_s = sum(r.seconds for r in simulation.trace.records if r.model == "media")
+    assert done_s - 0.5 < 2.2 * alone_s
