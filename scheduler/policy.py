@@ -93,7 +93,7 @@ def whole_quantum(group: Group, limits: Limits) -> Quantum:
 
 @dataclass(slots=True)
 class FairShare:
-    """Virtual time of parties or models: device seconds over weight. The least served go first; idling saves nothing."""
+    """Virtual time, device seconds over weight, of parties or models. Least served first; idling saves nothing."""
 
     _virtual_s: dict[Hashable, float] = field(default_factory=dict)
     _floor_s: float = 0.0
