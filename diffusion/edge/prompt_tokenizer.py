@@ -1,6 +1,7 @@
 """Prompts to token ids, by a folder's tokenizer.json and chat template alone. No torch, no transformers."""
 
 import json
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,7 @@ from .files import read_json
 
 
 class PromptTokenizer:
-    """The tokenizer of one text encoder."""
+    """The tokenizer of one text encoder. Any thread may use it."""
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
@@ -30,14 +31,16 @@ class PromptTokenizer:
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         self._num_special = self._tokenizer.num_special_tokens_to_add(False)
+        self._cutting = threading.Lock()  # truncation is a setting of the shared object, and it may not change in use
 
     def encode(self, text: str, max_len: int) -> tuple[int, ...]:
         """Ids of the text with the special tokens of the tokenizer, at most `max_len`: the text is cut, never they."""
-        ids = self._tokenizer.encode(text).ids
-        if len(ids) > max_len:
-            self._tokenizer.enable_truncation(max_len)
+        with self._cutting:
             ids = self._tokenizer.encode(text).ids
-            self._tokenizer.no_truncation()
+            if len(ids) > max_len:
+                self._tokenizer.enable_truncation(max_len)
+                ids = self._tokenizer.encode(text).ids
+                self._tokenizer.no_truncation()
         return tuple(ids)
 
     def render_chat(self, messages: Sequence[Mapping[str, str]], **options: Any) -> str:
