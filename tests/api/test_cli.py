@@ -1,0 +1,89 @@
+"""The command line, as people type it, on the built-in models."""
+
+import json
+from pathlib import Path
+
+import av
+import pytest
+from PIL import Image
+
+from hemiola.api.cli import main
+
+QUICK = ["--steps", "2", "--threads", "1", "--seed", "3"]
+
+
+def test_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "fox.png"
+    assert main(["image", "a red fox", "-o", str(path), *QUICK]) == 0
+    assert Image.open(path).size == (128, 128)
+    assert f"{path} (seed 3)" in capsys.readouterr().out
+
+
+def test_several_pictures_of_a_size(tmp_path: Path) -> None:
+    assert main(["image", "a dog", "-n", "2", "--size", "64x96", "-o", str(tmp_path / "dog.jpg"), *QUICK]) == 0
+    assert [Image.open(tmp_path / f"dog-{i}.jpg").size for i in range(2)] == [(64, 96)] * 2
+
+
+def test_a_clip(tmp_path: Path) -> None:
+    path = tmp_path / "fox.mp4"
+    assert main(["video", "a fox moving to the right", "--frames", "5", "-o", str(path), *QUICK]) == 0
+    with av.open(str(path)) as container:
+        assert len(list(container.decode(video=0))) == 5
+
+
+def test_one_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["chat", "What is the capital of France?", "--temperature", "0", "--threads", "1"]) == 0
+    assert "Paris" in capsys.readouterr().out
+
+
+def test_a_conversation(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    said = iter(["Hi!", "Thank you!", ""])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(said))
+    assert main(["chat", "--temperature", "0", "--threads", "1"]) == 0
+    assert len(capsys.readouterr().out.strip().splitlines()) >= 3
+
+
+def test_models_and_info(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "240")
+    assert main(["models"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("hemiola-tiny-chat", "hemiola-tiny-image", "hemiola-tiny-video"))
+    assert main(["info"]) == 0
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in ("arena", "paged_attention", "weights of hemiola-tiny-chat", "cores"))
+
+
+def test_the_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "-o", str(tmp_path), "--threads", "1"]) == 0
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"picture-1.png", "picture-2.png", "picture-3.png", "clip.mp4", "timeline.png"}
+    assert "changed between models" in capsys.readouterr().out
+
+
+def test_a_benchmark_prints_one_json_object_and_fails_below_its_targets(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hemiola.api.bench.overhead.NUM_STEPS", 5)
+    status = main(["bench", "overhead", "--json", "--repeats", "1"])
+    report = json.loads(capsys.readouterr().out)
+    assert set(report) == {"name", "machine", "dtype", "threads", "scenarios", "ratio"}
+    assert set(report["scenarios"][0]) == {"name", "figure", "unit", "baseline", "ratio", "target"}
+    assert report["ratio"] == min(s["ratio"] / s["target"] for s in report["scenarios"])
+    assert status == (0 if report["ratio"] >= 1 else 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["image", "a fox", "--size", "100x100"], ["width", "100", "multiples of 16"]),
+        (["image", "a fox", "--steps", "0"], ["num_inference_steps", "0"]),
+        (["image", "a fox", "-m", "no-such-model"], ["no-such-model", "Looked for"]),
+        (["chat", "hello", "--temperature", "9"], ["temperature", "9", "<= 2"]),
+        (["chat", "hello", "--policy", "chaos"], ["policy", "chaos", "deadline"]),
+        (["video", "a fox", "--frames", "6"], ["num_frames", "6", "4k+1"]),
+    ],
+)
+def test_mistakes_are_named(arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*arguments, "--threads", "1"]) == 2
+    said = capsys.readouterr().err
+    assert all(word in said for word in words), said
