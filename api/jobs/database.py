@@ -12,6 +12,8 @@ from pathlib import Path
 
 from hemiola.core.errors import HemiolaError
 
+from .errors import StorageFailed
+
 VERSION = 1
 # `body` holds the record as JSON; the other columns are what is searched by.
 _TABLES = """
@@ -66,15 +68,21 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Statements that take effect together at the end of the block, or not at all if it raises."""
+        """Statements that take effect together at the end of the block, or not at all if it raises.
+
+        Raises:
+            StorageFailed: the disk is full, say.
+        """
         with self._lock:
-            self._connection.execute("BEGIN IMMEDIATE")
             try:
+                self._connection.execute("BEGIN IMMEDIATE")
                 yield self._connection
-            except BaseException:
-                self._connection.execute("ROLLBACK")
-                raise
-            self._connection.execute("COMMIT")
+                self._connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise StorageFailed(f"The database of results failed: {error}.") from error
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
 
     def close(self) -> None:
         with self._lock:

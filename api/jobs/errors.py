@@ -21,6 +21,12 @@ class QuotaExceeded(HemiolaError):
     code = "storage_quota_exceeded"
 
 
+class StorageFailed(HemiolaError):
+    """The disk or the database would not do what it had to: full, broken, gone."""
+
+    code = "storage_failed"
+
+
 class DataFolderInUse(HemiolaError):
     """Another server keeps its results there."""
 

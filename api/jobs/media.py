@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .database import Database
+from .errors import StorageFailed
 from .folder import DataFolder
 from .limits import JobLimits
 from .shelf import PictureShelf
@@ -68,8 +69,11 @@ def _tidy(store: ResultStore, folder: DataFolder) -> None:
 async def _expire(store: ResultStore, folder: DataFolder) -> None:
     while True:
         await asyncio.sleep(_EXPIRE_EVERY_S)
-        names = await asyncio.to_thread(store.expire)
-        await asyncio.to_thread(folder.remove, names)
+        try:
+            names = await asyncio.to_thread(store.expire)
+            await asyncio.to_thread(folder.remove, names)
+        except (StorageFailed, OSError):
+            log.exception("Expired results could not be deleted; trying again.")
 
 
 async def _end(task: "asyncio.Task[None]") -> None:

@@ -17,6 +17,7 @@ from ..front.terms import CallTerms
 from ..results import VideoResult
 from ..stream import Stream
 from .encode import save_clip, save_spritesheet, save_thumbnail
+from .errors import StorageFailed
 from .folder import DataFolder
 from .limits import JobLimits
 from .records import StoredFile, VideoAsk, VideoJob
@@ -92,14 +93,22 @@ class VideoWorker:
     async def _run(self) -> None:
         while True:
             self._wake.clear()
-            while len(self._running) < self._limits.max_running:
-                if self._pause_s:
-                    await asyncio.sleep(self._pause_s)
-                job = await asyncio.to_thread(self._store.next_queued, tuple(self._running))
-                if job is None:
-                    break
-                await self._begin(job)
+            try:
+                await self._begin_queued()
+            except StorageFailed as error:
+                self._back_off(error)
+                continue
             await self._wake.wait()
+
+    async def _begin_queued(self) -> None:
+        """Begins as many as may run."""
+        while len(self._running) < self._limits.max_running:
+            if self._pause_s:
+                await asyncio.sleep(self._pause_s)
+            job = await asyncio.to_thread(self._store.next_queued, tuple(self._running))
+            if job is None:
+                break
+            await self._begin(job)
 
     async def _begin(self, job: VideoJob) -> None:
         """Hands the job to the engine, and leaves it to a task of its own."""
@@ -109,8 +118,8 @@ class VideoWorker:
         except (Overloaded, EngineDied) as error:
             self._back_off(error)
             return
-        except HemiolaError as error:
-            await asyncio.to_thread(self._store.fail, job.id, error.code, error.message)
+        except Exception as error:
+            await self._fail(job.id, error)
             return
         self._pause_s = 0.0
         running = Running(job, stream, submitted_s, job.progress)
@@ -146,16 +155,8 @@ class VideoWorker:
         except EngineDied as error:
             self._back_off(error)
             await asyncio.to_thread(self._store.interrupted, job_id, error.message)
-        except HemiolaError as error:
-            await asyncio.to_thread(self._store.fail, job_id, error.code, error.message)
-        except OSError as error:
-            log.exception("The files of %s could not be written.", job_id)
-            message = f"The finished clip could not be written: {error.strerror}."
-            await asyncio.to_thread(self._store.fail, job_id, "storage_failed", message)
-        except Exception:
-            log.exception("%s failed.", job_id)
-            message = "The clip could not be finished. The server's log says why."
-            await asyncio.to_thread(self._store.fail, job_id, HemiolaError.code, message)
+        except Exception as error:
+            await self._fail(job_id, error)
         finally:
             _abort(running.stream)
             self._running.pop(job_id, None)
@@ -198,9 +199,22 @@ class VideoWorker:
             )
         return files
 
+    async def _fail(self, job_id: str, error: Exception) -> None:
+        """Reports what went wrong: all of it to the log, and to the user what is the user's to know."""
+        if isinstance(error, HemiolaError):
+            code, message = error.code, error.message
+        elif isinstance(error, OSError):
+            code, message = StorageFailed.code, f"The finished clip could not be written: {error.strerror}."
+        else:
+            code, message = HemiolaError.code, "The clip could not be finished. The server's log says why."
+        log.log(
+            logging.INFO if isinstance(error, HemiolaError) else logging.ERROR, "%s failed.", job_id, exc_info=error
+        )
+        await asyncio.to_thread(self._store.fail, job_id, code, message)
+
     def _back_off(self, error: HemiolaError) -> None:
         self._pause_s = min(max(2 * self._pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
-        log.warning("The engine takes no videos: %s Trying again in %.1f s.", error.message, self._pause_s)
+        log.warning("No videos are begun: %s Trying again in %.2f s.", error.message, self._pause_s)
 
 
 def _abort(stream: Stream[VideoResult]) -> None:
