@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from hemiola.core.errors import HemiolaError, InvalidRequest, ModelNotFound
 from hemiola.core.events import Event, Failed, Finished, Image, Video
 from hemiola.core.request import Request, TextRequest
+from hemiola.core.tracing import StepRecord
 
 from .front.media import MediaFront
 from .front.terms import CallTerms
@@ -99,7 +100,7 @@ class Calls:
         self, prompt: str, *, model: str | None = None, terms: CallTerms | None = None, **options: Any
     ) -> Stream[ImageResult]:
         """Makes `n` pictures. Options: see `MediaFront.requests`."""
-        front = self._media_front("image", model)
+        front = self.media_front("image", model)
         requests = front.requests(prompt, terms or CallTerms(), **options)
 
         def assemble(events: Sequence[Event]) -> ImageResult:
@@ -113,7 +114,7 @@ class Calls:
         self, prompt: str, *, model: str | None = None, terms: CallTerms | None = None, **options: Any
     ) -> Stream[VideoResult]:
         """Makes one clip. Options: see `MediaFront.requests`, without `n`."""
-        front = self._media_front("video", model)
+        front = self.media_front("video", model)
         (request,) = front.requests(prompt, terms or CallTerms(), **options)
 
         def assemble(events: Sequence[Event]) -> VideoResult:
@@ -135,16 +136,27 @@ class Calls:
     async def avideo(self, prompt: str, **options: Any) -> VideoResult:
         return await self.stream_video(prompt, **options).aresult()
 
+    def media_front(self, kind: str, model: str | None) -> MediaFront:
+        """The edge of the served model of that name, or of the only one that makes a `kind` ("image", "video").
+
+        Raises:
+            ModelNotFound, InvalidRequest: none is served under that name, or it makes something else.
+        """
+        front = self._pick(kind, model)
+        assert isinstance(front, MediaFront)
+        return front
+
+    # What the engine does
+
+    def recent_steps(self, since_s: float) -> list[StepRecord]:
+        """The steps that ended after `since_s` on the engine's clock, oldest first; none where no trace is kept."""
+        return []
+
     # Inside
 
     def _text_front(self, model: str | None) -> TextFront:
         front = self._pick("text", model)
         assert isinstance(front, TextFront)
-        return front
-
-    def _media_front(self, kind: str, model: str | None) -> MediaFront:
-        front = self._pick(kind, model)
-        assert isinstance(front, MediaFront)
         return front
 
     def _pick(self, kind: str, model: str | None) -> TextFront | MediaFront:

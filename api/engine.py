@@ -7,7 +7,7 @@ from typing import Any
 
 from hemiola.core.config import EngineConfig
 from hemiola.core.events import Event
-from hemiola.core.tracing import StepTrace
+from hemiola.core.tracing import StepRecord, StepTrace
 from hemiola.scheduler.scheduler import Scheduler
 
 from . import compose
@@ -51,6 +51,10 @@ class Engine(Calls):
         """Aborts what runs and stops the threads. The engine takes no more calls."""
         self._loop.stop()
         super().close()
+
+    def recent_steps(self, since_s: float) -> list[StepRecord]:
+        """As in `Calls`, from the trace."""
+        return list(self.trace.since(since_s))
 
     def _build(self, emit: Callable[[Event], None]) -> Scheduler:
         self._composition = compose.build(self.loads, emit, self.trace)

@@ -8,6 +8,7 @@ chrome://tracing and Perfetto). `core.timeline` draws it. Knows no torch, no mod
 import json
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,6 +63,11 @@ class StepTrace:
     def records(self) -> tuple[StepRecord, ...]:
         """A copy, oldest first, in order of collection."""
         return tuple(self._records.copy())
+
+    def since(self, time_s: float) -> tuple[StepRecord, ...]:
+        """The steps that ended after `time_s`, in order of collection."""
+        recent = list(takewhile(lambda record: record.end_s > time_s, reversed(self._records.copy())))
+        return tuple(recent[::-1])
 
     def clear(self) -> None:
         """Forgets everything, for instance what warming up ran."""
