@@ -67,7 +67,8 @@ class Calls:
         """Answers a conversation (a string is one user message). Options: see `TextFront.chat_requests`."""
         front = self._text_front(model)
         requests = front.chat_requests(messages, terms or CallTerms(), **options)
-        return self._start_text(front, requests, has_tools=bool(options.get("tools")))
+        has_tools = bool(options.get("tools")) and options.get("tool_choice") != "none"
+        return self._start_text(front, requests, has_tools=has_tools)
 
     def stream_complete(
         self,

@@ -22,7 +22,10 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One generated answer. `text` is without reasoning and tool calls; `raw_text` is all that was generated."""
+    """One generated answer. `text` is without reasoning and tool calls; `raw_text` is all that was generated.
+
+    `reasoning_tokens` of the completion tokens went into reasoning.
+    """
 
     text: str
     finish_reason: str
@@ -33,6 +36,7 @@ class Answer:
     tool_calls: tuple[ToolCall, ...] = ()
     stop_reason: str | int | None = None
     tokens: tuple[Token, ...] = field(default=(), repr=False)
+    reasoning_tokens: int = 0
 
 
 def total_usage(usages: Sequence[Usage], answers_per_prompt: int) -> Usage:

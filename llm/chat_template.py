@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from jinja2 import TemplateError, nodes
+from jinja2 import Template, TemplateError, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -35,6 +35,11 @@ class ChatTemplate:
             if name.endswith("_token") and isinstance(token, str | dict)
         }
         self._environment = _environment()
+        self._compiled: dict[str, Template] = {}
+
+    def mentions(self, text: str) -> bool:
+        """Whether the template's source has that in it: a hint of what it knows, such as a role."""
+        return any(text in source for source in self._sources.values())
 
     def render(
         self,
@@ -59,12 +64,17 @@ class ChatTemplate:
         source = self._sources.get("tool_use" if tools else "default") or next(iter(self._sources.values()))
         values = {**self._tokens, **options, "messages": messages, "tools": tools or None}
         try:
-            text: str = self._environment.from_string(source).render(
-                **values, add_generation_prompt=add_generation_prompt
-            )
+            text: str = self._template(source).render(**values, add_generation_prompt=add_generation_prompt)
         except (TemplateError, TypeError) as error:
             raise InvalidRequest("messages", f"Invalid 'messages': the chat template says: {error}") from error
         return text
+
+    def _template(self, source: str) -> Template:
+        """Compiled when it is first needed: that takes as long as rendering a hundred conversations."""
+        template = self._compiled.get(source)
+        if template is None:
+            template = self._compiled[source] = self._environment.from_string(source)
+        return template
 
 
 def _sources(folder: Path, config: Mapping[str, Any]) -> dict[str, str]:

@@ -6,9 +6,9 @@ very end. No torch.
 
 import codecs
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple, Protocol
 
+from .token_bytes import byte_level_bytes
 from .tokenizer import TextTokenizer
 
 _UNFINISHED = "\N{REPLACEMENT CHARACTER}"
@@ -56,12 +56,12 @@ class Detokenizer:
             at, _, self._stopped_by = min(found)
             self._held = ""
             return Piece(text[:at], self._stopped_by)
-        num_held = max(_overlap(text, stop) for stop in self._stops)
+        num_held = max(overlap(text, stop) for stop in self._stops)
         shown, self._held = text[: len(text) - num_held], text[len(text) - num_held :]
         return Piece(shown)
 
 
-def _overlap(text: str, stop: str) -> int:
+def overlap(text: str, stop: str) -> int:
     """Length of the longest end of the text that is a beginning of the stop string."""
     for length in range(min(len(text), len(stop) - 1), 0, -1):
         if text.endswith(stop[:length]):
@@ -86,20 +86,7 @@ class _BytePieces:
         token = self._tokenizer.token(token_id)
         if token is None or token_id in self._tokenizer.special_ids:
             return ""
-        table = _byte_of()
-        try:
-            data = bytes([table[character] for character in token])
-        except KeyError:  # an added token that is written as it is
-            data = token.encode()
-        return self._decoder.decode(data)
-
-
-@lru_cache
-def _byte_of() -> dict[str, int]:
-    """Byte-level vocabularies write a byte as a character: printable ones as themselves, others from U+0100 on."""
-    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
-    others = sorted(set(range(256)) - set(printable))
-    return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
+        return self._decoder.decode(byte_level_bytes(token))
 
 
 class _WindowPieces:

@@ -3,6 +3,7 @@
 import math
 import time
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +43,9 @@ class CallTerms:
         return given
 
 
+_LARGEST = 2**1023  # just below infinity; integers are unbounded in JSON, but not as numbers of a machine
+
+
 def check_integer(param: str, value: Any, smallest: int, largest: int) -> int:
     """The value, if it is an integer within the bounds.
 
@@ -49,16 +53,8 @@ def check_integer(param: str, value: Any, smallest: int, largest: int) -> int:
         InvalidRequest: it is not.
     """
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidRequest(
-            param, f"Invalid type for '{param}': expected an integer, but got {value!r} instead.", "invalid_type"
-        )
-    if not smallest <= value <= largest:
-        bound, code = (
-            (f">= {smallest}", "integer_below_min_value")
-            if value < smallest
-            else (f"<= {largest}", "integer_above_max_value")
-        )
-        raise InvalidRequest(param, f"Invalid '{param}': {value}. Expected a value {bound}.", code)
+        raise wrong_type(param, "an integer", value)
+    _check_bounds(param, value, smallest, largest, "integer")
     return value
 
 
@@ -68,15 +64,66 @@ def check_number(param: str, value: Any, smallest: float = -math.inf, largest: f
     Raises:
         InvalidRequest: it is not.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InvalidRequest(
-            param, f"Invalid type for '{param}': expected a finite number, but got {value!r} instead.", "invalid_type"
-        )
-    if not smallest <= value <= largest:
-        bound, code = (
-            (f">= {smallest}", "decimal_below_min_value")
-            if value < smallest
-            else (f"<= {largest}", "decimal_above_max_value")
-        )
-        raise InvalidRequest(param, f"Invalid '{param}': {value}. Expected a value {bound}.", code)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _LARGEST:
+        raise wrong_type(param, "a finite number", value)
+    _check_bounds(param, value, smallest, largest, "decimal")
     return value
+
+
+def check_text(param: str, value: Any, max_len: int | None = None) -> str:
+    """The value, if it is a string, and not too long.
+
+    Raises:
+        InvalidRequest: it is not.
+    """
+    if not isinstance(value, str):
+        raise wrong_type(param, "a string", value)
+    if max_len is not None and len(value) > max_len:
+        text = f"Invalid '{param}': string too long. Expected {max_len} characters at most, but got {len(value)}."
+        raise InvalidRequest(param, text, "string_above_max_length")
+    return value
+
+
+def wrong_type(param: str, expected: str, value: Any) -> InvalidRequest:
+    """The error for a value of another type than expected. It says the type, never the value: values may be huge."""
+    text = f"Invalid type for '{param}': expected {expected}, but got {type_name(value)} instead."
+    return InvalidRequest(param, text, "invalid_type")
+
+
+def missing(param: str) -> InvalidRequest:
+    """The error for a field that has to be there."""
+    return InvalidRequest(param, f"Missing required parameter: '{param}'.", "missing_required_parameter")
+
+
+def type_name(value: Any) -> str:
+    """What JSON calls it, with its article."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN or infinity"
+    for types, name in _TYPE_NAMES:
+        if isinstance(value, types):
+            return name
+    return f"a {type(value).__name__}"
+
+
+_TYPE_NAMES: tuple[tuple[Any, str], ...] = (
+    (type(None), "null"),
+    (bool, "a boolean"),
+    (int, "an integer"),
+    (float, "a decimal"),
+    (str, "a string"),
+    (Mapping, "an object"),
+    (Sequence, "an array"),
+)
+
+
+def _check_bounds(param: str, value: float, smallest: float, largest: float, kind: str) -> None:
+    if value < smallest:
+        is_wrong, bound, code = "below minimum", f">= {smallest}", "below_min"
+    elif value > largest:
+        is_wrong, bound, code = "above maximum", f"<= {largest}", "above_max"
+    else:
+        return
+    # An integer of a thousand digits is not repeated.
+    got = str(value) if abs(value) < 2**64 else "a larger one" if value > 0 else "a smaller one"
+    text = f"Invalid '{param}': {kind} {is_wrong} value. Expected a value {bound}, but got {got} instead."
+    raise InvalidRequest(param, text, f"{kind}_{code}_value")

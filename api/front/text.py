@@ -9,17 +9,22 @@ from typing import Any
 import msgspec
 
 from hemiola.core.errors import ContextTooLong, InvalidRequest
-from hemiola.core.events import Event, Finished, Token
+from hemiola.core.events import Event, Finished, FinishReason, Token
 from hemiola.core.request import Sampling, TextRequest
 from hemiola.llm.chat_template import ChatTemplate
 from hemiola.llm.detokenize import Detokenizer
 from hemiola.llm.tokenizer import TextTokenizer
 
 from ..results import Answer, ToolCall
-from .answers import parse_answer
-from .terms import CallTerms, check_integer, check_number
+from .answers import AnswerParser, Delta, collect
+from .conversation import read_messages
+from .terms import CallTerms, check_integer, check_number, wrong_type
+from .tools import offered_tools
+
+Messages = str | Sequence[Mapping[str, Any]]
 
 MAX_N = 128
+MAX_ANSWERS = 1024
 MAX_STOPS = 16
 MAX_TOP_LOGPROBS = 20
 
@@ -39,36 +44,60 @@ class TextFront:
 
     def chat_requests(
         self,
-        messages: str | Sequence[Mapping[str, Any]],
+        messages: Messages,
         terms: CallTerms,
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        tool_choice: str | Mapping[str, Any] | None = None,
         enable_thinking: bool = False,
+        template_options: Mapping[str, Any] | None = None,
         **sampling: Any,
     ) -> list[TextRequest]:
         """`n` requests that answer a conversation; a string is one user message. See `requests` for the rest.
 
+        Args:
+            tool_choice: "auto", "none", or {type: "allowed_tools", ...}.
+            template_options: what else the model's template understands.
+
         Raises:
             InvalidRequest: names the field, the value and what is allowed.
         """
-        given = [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
-        if not given:
-            raise InvalidRequest("messages", "Invalid 'messages': empty. At least one is needed.", "empty_array")
-        text = self.template.render(given, tools=tools or None, enable_thinking=enable_thinking)
-        return self.requests(self.tokenizer.encode(text), terms, param="messages", **sampling)
+        options = {"enable_thinking": enable_thinking, **(template_options or {})}
+        text = self.render(messages, tools=offered_tools(tools, tool_choice), **options)
+        return self.requests([self.tokenizer.encode(text)], terms, param="messages", **sampling)
 
-    def completion_requests(self, prompt: str | Sequence[int], terms: CallTerms, **sampling: Any) -> list[TextRequest]:
-        """`n` requests that continue a text, or token ids as they are. See `requests` for the rest."""
-        ids = (
-            self.tokenizer.encode(prompt, add_special_tokens=True)
-            if isinstance(prompt, str)
-            else [self._checked_id(i) for i in prompt]
+    def render(self, messages: Messages, *, tools: Sequence[Mapping[str, Any]] | None = None, **options: Any) -> str:
+        """The prompt of a conversation, by the model's template. Options are the template's.
+
+        Raises:
+            InvalidRequest: names the message, or says what the template does.
+        """
+        given = read_messages(
+            messages,
+            has_developer=self.template.mentions("developer"),
+            arguments_as_text=self.template.mentions("arguments is string"),
         )
-        return self.requests(ids, terms, param="prompt", **sampling)
+        return self.template.render(given, tools=tools or None, **options)
+
+    def completion_requests(
+        self,
+        prompt: str | Sequence[int] | Sequence[str | Sequence[int]],
+        terms: CallTerms,
+        *,
+        add_special_tokens: bool = True,
+        **sampling: Any,
+    ) -> list[TextRequest]:
+        """Requests that continue a text, or token ids as they are, or several of either, `n` for each in turn.
+
+        Args:
+            add_special_tokens: begin texts as the model's plain prompts do.
+        """
+        prompts = [prompt] if isinstance(prompt, str) or _is_ids(prompt) else prompt
+        return self.requests([self._prompt_ids(each, add_special_tokens) for each in prompts], terms, **sampling)
 
     def requests(
         self,
-        token_ids: Sequence[int],
+        prompts: Sequence[Sequence[int]],
         terms: CallTerms,
         *,
         param: str = "prompt",
@@ -78,44 +107,66 @@ class TextFront:
         top_k: int | None = None,
         seed: int | None = None,
         stop: str | Sequence[str] | None = None,
+        stop_token_ids: Sequence[int] = (),
         n: int = 1,
         logprobs: int | None = None,
         ignore_eos: bool = False,
         cache_salt: str = "",
     ) -> list[TextRequest]:
-        """`n` requests with seeds `seed`, `seed + 1`, ...; what is left out is as the model's generation config says.
+        """`n` requests for each prompt, with seeds `seed`, `seed + 1`, ...
+
+        What is left out is as the model's generation config says. `max_tokens` is cut to what the context has room for.
+
+        Args:
+            prompts: token ids.
+            stop_token_ids: end the answer, besides those that end the model's turn.
 
         Raises:
             InvalidRequest: names the field, the value and what is allowed.
         """
-        room = self.context_len - len(token_ids)
-        if not token_ids:
+        if not prompts or not all(prompts):
             raise InvalidRequest(param, f"Invalid '{param}': no tokens. At least one is needed.", "empty_array")
+        room = self.context_len - max(map(len, prompts))
         if room < 1:
-            raise ContextTooLong(param, context_message(self.context_len, len(token_ids), max_tokens or 1))
-        wanted = room if max_tokens is None else min(room, check_integer("max_tokens", max_tokens, 1, 2**31))
+            text = context_message(self.context_len, self.context_len - room, max_tokens or 1)
+            raise ContextTooLong(param, text)
+        if max_tokens is not None:
+            check_integer("max_tokens", max_tokens, 1, self.context_len)
         defaults = self._generation
         first_seed = random.getrandbits(32) if seed is None else check_integer("seed", seed, -(2**63), 2**63 - 1)
+        ends = tuple(self._checked_id("stop_token_ids", i) for i in stop_token_ids)
         sampling = Sampling(
             temperature=check_number("temperature", _of(temperature, defaults["temperature"]), 0.0, 2.0),
             top_p=_check_top_p(_of(top_p, defaults["top_p"])),
             top_k=max(check_integer("top_k", _of(top_k, defaults["top_k"]), -1, 2**31), 0),
-            max_tokens=wanted,
-            stop_token_ids=() if ignore_eos else defaults["stop_token_ids"],
+            stop_token_ids=ends if ignore_eos else (*defaults["stop_token_ids"], *ends),
             stop=_check_stop(stop),
             logprobs=None if logprobs is None else check_integer("logprobs", logprobs, 0, MAX_TOP_LOGPROBS),
         )
         check_integer("n", n, 1, MAX_N)
-        ids = tuple(token_ids)
+        if len(prompts) * n > MAX_ANSWERS:
+            text = f"Invalid '{param}': {len(prompts)} prompts with n={n}. At most {MAX_ANSWERS} answers are allowed."
+            raise InvalidRequest(param, text, "array_above_max_length")
         return [
             TextRequest(
-                **terms.fields(self.name, index, n),
+                **terms.fields(self.name, i * n + j, len(prompts) * n),
                 token_ids=ids,
-                sampling=msgspec.structs.replace(sampling, seed=first_seed + index),
+                sampling=msgspec.structs.replace(
+                    sampling,
+                    seed=_wrapped(first_seed + i * n + j),
+                    max_tokens=min(self.context_len - len(ids), max_tokens or self.context_len),
+                ),
                 cache_salt=cache_salt,
             )
-            for index in range(n)
+            for i, ids in enumerate(map(tuple, prompts))
+            for j in range(n)
         ]
+
+    @property
+    def end_ids(self) -> tuple[int, ...]:
+        """The tokens that end the model's turn."""
+        ids: tuple[int, ...] = self._generation["stop_token_ids"]
+        return ids
 
     def detokenizer(self, request: TextRequest) -> Detokenizer:
         """One that turns the request's tokens into text and looks for its stop strings."""
@@ -125,8 +176,19 @@ class TextFront:
         """Whether the prompt ends inside a think block, so that the answer begins with reasoning."""
         return self.tokenizer.decode(request.token_ids[-8:]).rstrip("\n").endswith("<think>")
 
-    def _checked_id(self, token_id: Any) -> int:
-        return check_integer("prompt", token_id, 0, self.tokenizer.vocab_size - 1)
+    def parser(self, request: TextRequest, *, has_tools: bool) -> AnswerParser:
+        """One that takes the request's answer apart."""
+        return AnswerParser(is_thinking=self.is_thinking(request), has_tools=has_tools)
+
+    def _prompt_ids(self, prompt: Any, add_special_tokens: bool) -> list[int]:
+        if isinstance(prompt, str):
+            return self.tokenizer.encode(prompt, add_special_tokens=add_special_tokens)
+        if not isinstance(prompt, Sequence):
+            raise wrong_type("prompt", "a string or an array of tokens", prompt)
+        return [self._checked_id("prompt", token_id) for token_id in prompt]
+
+    def _checked_id(self, param: str, token_id: Any) -> int:
+        return check_integer(param, token_id, 0, self.tokenizer.vocab_size - 1)
 
 
 def assemble_answers(
@@ -140,20 +202,36 @@ def _answer(front: TextFront, request: TextRequest, events: Sequence[Event], has
     mine = [event for event in events if event.request_id == request.id]
     tokens = tuple(event for event in mine if isinstance(event, Token))
     (finished,) = [event for event in mine if isinstance(event, Finished)]
-    raw = "".join(token.text for token in tokens)
-    parsed = parse_answer(raw, is_thinking=front.is_thinking(request), has_tools=has_tools)
-    calls = tuple(ToolCall(f"call_{request.id}_{i}", call.name, call.arguments) for i, call in enumerate(parsed.calls))
+    parser = front.parser(request, has_tools=has_tools)
+    deltas: list[Delta] = []
+    num_reasoning = 0
+    for token in tokens:
+        num_reasoning += parser.is_reasoning
+        deltas += parser.feed(token.text)
+    parsed = collect([*deltas, *parser.finish()], has_reasoning=parser.has_reasoning)
+    calls = tuple(ToolCall(call_id(request.id, i), call.name, call.arguments) for i, call in enumerate(parsed.calls))
     return Answer(
         text=parsed.text,
-        finish_reason="tool_calls" if calls and finished.reason == "stop" else finished.reason,
+        finish_reason=finish_reason(finished, has_calls=bool(calls)),
         token_ids=tuple(token.token_id for token in tokens),
         usage=finished.usage,
-        raw_text=raw,
+        raw_text="".join(token.text for token in tokens),
         reasoning=parsed.reasoning,
         tool_calls=calls,
         stop_reason=finished.stop_reason,
         tokens=tokens,
+        reasoning_tokens=num_reasoning,
     )
+
+
+def call_id(request_id: str, index: int) -> str:
+    """What a tool call is called: no other has the same."""
+    return f"call_{request_id}_{index}"
+
+
+def finish_reason(finished: Finished, *, has_calls: bool) -> FinishReason:
+    """An answer that calls tools and ends of itself says so; one that was cut off says that."""
+    return "tool_calls" if has_calls and finished.reason == "stop" else finished.reason
 
 
 def context_message(context_len: int, prompt_len: int, max_tokens: int) -> str:
@@ -183,8 +261,17 @@ def _generation_config(folder: Path, config: Mapping[str, Any]) -> dict[str, Any
 def _check_stop(stop: str | Sequence[str] | None) -> tuple[str, ...]:
     stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
     if len(stops) > MAX_STOPS or not all(isinstance(s, str) and s for s in stops):
-        raise InvalidRequest("stop", f"Invalid 'stop': {stop!r}. Allowed: up to {MAX_STOPS} strings, none empty.")
+        raise InvalidRequest("stop", f"Invalid 'stop'. Allowed: up to {MAX_STOPS} strings, none empty.")
     return stops
+
+
+def _is_ids(prompt: Sequence[Any]) -> bool:
+    return bool(prompt) and not isinstance(prompt[0], str | Sequence)
+
+
+def _wrapped(seed: int) -> int:
+    """Within 64 bits with a sign, whatever was counted on."""
+    return (seed + 2**63) % 2**64 - 2**63
 
 
 def _check_top_p(value: Any) -> float:
