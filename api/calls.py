@@ -65,7 +65,7 @@ class Calls:
         self, messages: Messages, *, model: str | None = None, terms: CallTerms | None = None, **options: Any
     ) -> Stream[Completion]:
         """Answers a conversation (a string is one user message). Options: see `TextFront.chat_requests`."""
-        front = self._text_front(model)
+        front = self.text_front(model)
         requests = front.chat_requests(messages, terms or CallTerms(), **options)
         has_tools = bool(options.get("tools")) and options.get("tool_choice") != "none"
         return self._start_text(front, requests, has_tools=has_tools)
@@ -79,7 +79,7 @@ class Calls:
         **options: Any,
     ) -> Stream[Completion]:
         """Continues a text or token ids, or several of them. Options: see `TextFront.completion_requests`."""
-        front = self._text_front(model)
+        front = self.text_front(model)
         requests = front.completion_requests(prompt, terms or CallTerms(), **options)
         return self._start_text(front, requests, answers_per_prompt=options.get("n") or 1)
 
@@ -137,6 +137,18 @@ class Calls:
     async def avideo(self, prompt: str, **options: Any) -> VideoResult:
         return await self.stream_video(prompt, **options).aresult()
 
+    # The edges of the models
+
+    def text_front(self, model: str | None) -> TextFront:
+        """The edge of the served language model of that name, or of the only one.
+
+        Raises:
+            ModelNotFound, InvalidRequest: none is served under that name, or it makes something else.
+        """
+        front = self._pick("text", model)
+        assert isinstance(front, TextFront)
+        return front
+
     def media_front(self, kind: str, model: str | None) -> MediaFront:
         """The edge of the served model of that name, or of the only one that makes a `kind` ("image", "video").
 
@@ -154,11 +166,6 @@ class Calls:
         return []
 
     # Inside
-
-    def _text_front(self, model: str | None) -> TextFront:
-        front = self._pick("text", model)
-        assert isinstance(front, TextFront)
-        return front
 
     def _pick(self, kind: str, model: str | None) -> TextFront | MediaFront:
         """The served model of that name, or the only one of its kind."""

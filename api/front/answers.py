@@ -19,11 +19,11 @@ DeltaKind = Literal["reasoning", "text", "call", "arguments"]
 
 
 class Delta(NamedTuple):
-    """What a piece adds. `call` begins tool call number `index`, and `text` is its name; `arguments` belong to it."""
+    """What a piece adds. `call` begins tool call number `call_idx`, and `text` is its name; `arguments` belong to it."""
 
     kind: DeltaKind
     text: str
-    index: int = 0
+    call_idx: int = 0
 
 
 @dataclass(frozen=True, slots=True)
