@@ -6,9 +6,10 @@ Every figure comes from vae.json, dit.json and evaluation.json of those folders 
 
 import argparse
 import json
-import shutil
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
 
 from samples.train.scenes.objects import THINGS
 
@@ -114,7 +115,7 @@ def write_card(model: Path, vae: Path, dit: Path, evaluation: Path, seconds: str
         device=figures["device"],
     )
     for name in ("grid.png", "sizes.png"):
-        shutil.copy(evaluation / name, model / name)
+        Image.open(evaluation / name).convert("RGB").quantize(256).save(model / name, optimize=True)  # small: it ships
     (model / "README.md").write_text(text)
     return text
 
