@@ -273,14 +273,18 @@ class DiffusionRunner:
         need = Need(general=(state.job.state_bytes, *missing, state.steps.carry_bytes))
         if not self._arena.can_lease(need):
             return Shortfall(sum(need.general))
-        lease = self._arena.lease(state.job.state_bytes, state.id)
-        if isinstance(lease, Shortfall):
-            return lease
-        state.lease = lease
-        state.parked.load_into(state.tensors(state.num_done))
-        state.parked.release()
-        state.parked = None
-        self._look_for_conditions(state)
+        # The carry's place is held for the moment, so that what comes back does not lie in the middle of it.
+        leases = self._arena.lease_all((state.job.state_bytes, state.steps.carry_bytes), state.id)
+        if isinstance(leases, Shortfall):
+            return leases
+        state.lease, carry = leases
+        try:
+            state.parked.load_into(state.tensors(state.num_done))
+            state.parked.release()
+            state.parked = None
+            self._look_for_conditions(state)
+        finally:
+            carry.release()
         return Done(0.0)
 
     # Conditions

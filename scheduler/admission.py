@@ -13,7 +13,7 @@ from hemiola.core.request import Request, TextRequest
 from hemiola.core.service import completion_due_s, token_due_s
 from hemiola.core.step import Refused, Runner, Shortfall
 
-from .pressure import Pressure, lateness
+from .pressure import Lateness, Pressure, lateness
 from .running import Running, RunningSet
 
 
@@ -62,6 +62,8 @@ class Admission:
             return
         self._has_news = False
         for waiting in sorted([*self._pressure.parked, *self._queued.values()], key=_urgency):
+            if self._pressure.is_in_want(before=_lateness(waiting)):
+                break
             started = self._pressure.resume(waiting) if isinstance(waiting, Running) else self._start(waiting)
             if not started:
                 break
@@ -84,7 +86,7 @@ class Admission:
         """Admits or refuses; False if the request must stay queued."""
         runner = self._runners[request.model]
         while isinstance(outcome := self._ask(runner, request), Shortfall):
-            if not self._pressure.relieve(outcome, lateness(request, request_due_s(request))):
+            if not self._pressure.relieve(outcome, _lateness(request)):
                 self._missing_bytes = outcome.nbytes
                 return False
         del self._queued[request.id]
@@ -103,6 +105,12 @@ class Admission:
             failure = StepFailed(f"The request could not be admitted: {type(error).__name__}: {error}")
             failure.__cause__ = error
             return Refused(failure)
+
+
+def _lateness(waiting: Running | Request) -> Lateness:
+    if isinstance(waiting, Running):
+        return lateness(waiting.state, waiting.state.due_s)
+    return lateness(waiting, request_due_s(waiting))
 
 
 def _urgency(waiting: Running | Request) -> tuple[int, float, float]:

@@ -5,6 +5,7 @@ earliest-due state is never a victim; a parked state comes back only when its wh
 Of equal due times the later arrival is the later: among best-effort requests too there is always one that may go on.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -42,7 +43,7 @@ class Pressure:
         self._held: dict[int, tuple[Running, Shortfall]] = {}
         self._held_version = -1
         self.parked: list[Running] = []
-        self.num_parks = 0
+        self.parks: Counter[str] = Counter()  # by model
 
     @property
     def is_copying(self) -> bool:
@@ -65,8 +66,8 @@ class Pressure:
         if isinstance(pending, Shortfall):
             return False
         self._held.pop(id(entry.state), None)
-        entry.is_held = True
-        self.num_parks += 1
+        entry.is_held, entry.is_short = True, False
+        self.parks[entry.runner.model] += 1
         self.parked.append(entry)
         self._copies.append(_Copy(entry, pending, out=True))
         pending.wait()
@@ -77,7 +78,7 @@ class Pressure:
         self._retry_held()  # whoever waits already may have what was freed for this one in vain
         entry = self._running.of(state)
         if entry is not None:
-            entry.is_held = True
+            entry.is_held = entry.is_short = True
             self._held[id(state)] = (entry, shortfall)
             self._held_version = self._memory_version()
 
@@ -88,6 +89,10 @@ class Pressure:
         self._retry_held()
         if self.parked:
             self.parked = [entry for entry in self.parked if self._is_running(entry)]
+
+    def is_in_want(self, before: Lateness) -> bool:
+        """Whether somebody who runs and is earlier than that lacks memory: it is not for those who come later."""
+        return any(entry.is_short and _lateness(entry) < before for entry in self._running.entries.values())
 
     def resume(self, entry: Running) -> bool:
         """Brings a parked state back; False if its whole need does not fit now."""
@@ -108,11 +113,11 @@ class Pressure:
 
     def unstick(self) -> tuple[Running, CannotFit] | None:
         """Gets those who are stuck going again; if that cannot be, who must end so that others can."""
-        if any(self.resume(entry) for entry in sorted(self.parked, key=_lateness)) or self._park_to_tidy():
-            return None
         held = [(entry, shortfall.nbytes) for entry, shortfall in self._held.values() if self._is_running(entry)]
-        held += [(entry, entry.state.bytes_needed) for entry in self.parked]
-        entry, nbytes = max(held, key=lambda pair: _lateness(pair[0]))
+        if self._park_to_tidy() if held else any(map(self.resume, sorted(self.parked, key=_lateness))):
+            return None
+        stuck = held or [(entry, entry.state.bytes_needed) for entry in self.parked]
+        entry, nbytes = max(stuck, key=lambda pair: _lateness(pair[0]))
         return entry, CannotFit(f"The next {entry.state.phase} step of '{entry.state.id}'", nbytes, 0)
 
     def _park_to_tidy(self) -> bool:
@@ -120,12 +125,11 @@ class Pressure:
 
         Once between two of its steps.
         """
-        waiting = [entry for entry, _ in self._held.values() if not entry.is_tidied and entry.state.can_park]
-        for entry in sorted(waiting, key=_lateness):
-            entry.is_tidied = True
-            if self._park(entry):
-                return True
-        return False
+        first = min((entry for entry, _ in self._held.values()), key=_lateness)
+        if first.is_tidied or not first.state.can_park:
+            return False
+        first.is_tidied = True
+        return self._park(first)
 
     def _retry_held(self) -> None:
         """Lets all held states try again if bytes became free since they were held."""

@@ -15,6 +15,7 @@ class Running:
         depth: how many of its steps may be in flight.
         in_flight: how many are.
         is_held: parked, being copied, or waiting for memory: not to be launched.
+        is_short: its step lacked memory, and it was not launched since. Nobody later takes memory before it.
         is_suspect: a batch with it failed; it runs alone until a step succeeded.
         is_tidied: it was parked only to put its memory in order, since its last step.
     """
@@ -25,6 +26,7 @@ class Running:
     depth: int = 1
     in_flight: int = 0
     is_held: bool = False
+    is_short: bool = False
     is_suspect: bool = False
     is_tidied: bool = False
 
@@ -61,6 +63,7 @@ class RunningSet:
             entry = self.entries.get(state)
             if entry is not None:  # rows of an open batch may have ended
                 entry.in_flight += 1
+                entry.is_short = False
 
     def collected(self, states: Iterable[Any]) -> None:
         for state in states:

@@ -1,0 +1,31 @@
+"""What tests of the whole engine share: folders of tiny models, loaded once, and a thread that may compute."""
+
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+import torch
+
+from hemiola.diffusion import runner as diffusion_runner
+from hemiola.llm import runner as language_runner
+
+from . import models
+
+
+@pytest.fixture(scope="session", autouse=True)
+def loaded_once() -> Iterator[None]:
+    """Weights are read once for all engines: a model keeps nothing of a request, so any number may share it."""
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(diffusion_runner, "load_family", cache(diffusion_runner.load_family))
+        patch.setattr(language_runner, "load_model", cache(language_runner.load_model))
+        for name in ("chat", "image", "own", "clip", "reciter"):
+            models.folder(name)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def computing() -> Iterator[None]:
+    """The test's thread computes, as the engine's does."""
+    with torch.inference_mode():
+        yield
