@@ -269,12 +269,11 @@ class DiffusionRunner:
 
     def resume(self, state: DiffusionState) -> Pending | Shortfall:
         assert state.parked is not None, f"'{state.id}' is not parked"
-        missing = tuple(wanted.nbytes for wanted in state.missing)
-        need = Need(general=(state.job.state_bytes, *missing, state.steps.carry_bytes))
+        need = state.need
         if not self._arena.can_lease(need):
             return Shortfall(sum(need.general))
         # The carry's place is held for the moment, so that what comes back does not lie in the middle of it.
-        leases = self._arena.lease_all((state.job.state_bytes, state.steps.carry_bytes), state.id)
+        leases = self._arena.lease_all((need.general[0], need.general[-1]), state.id)
         if isinstance(leases, Shortfall):
             return leases
         state.lease, carry = leases

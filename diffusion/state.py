@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from hemiola.core.memory import HostCopy
+from hemiola.core.memory import HostCopy, Need
 from hemiola.core.memory.lease import Lease
 from hemiola.core.service import completion_due_s
 from hemiola.core.step import Blocks, Work
@@ -112,8 +112,9 @@ class DiffusionState:
 
     @property
     def bytes_needed(self) -> int:
-        resumed = self.job.state_bytes if self.parked is not None else 0
-        return resumed + (0 if self.open is not None else self.steps.carry_bytes)
+        if self.parked is not None:
+            return sum(self.need.general)
+        return 0 if self.open is not None else self.steps.carry_bytes
 
     @property
     def can_park(self) -> bool:
@@ -151,6 +152,11 @@ class DiffusionState:
         if self.is_denoised or len(self.conditions) == len(self.job.wanted):
             return ()
         return [wanted for wanted in self.job.wanted if wanted.key not in self.conditions]
+
+    @property
+    def need(self) -> Need:
+        """What it must be able to lease to go on from where it is: latents first, the largest carry last."""
+        return self.job.needs[self.is_denoised]
 
     @property
     def steps(self) -> Steps:
