@@ -99,6 +99,10 @@ class CostModel:
         model.relative_error = memory * model.relative_error + (1 - memory) * error
         model.learn(x, min(seconds, _OUTLIER * predicted) if model.num_steps >= 8 else seconds)
 
+    def forget(self) -> None:
+        """Begins anew: what was seen so far says nothing of what will come, for kernels were being compiled."""
+        self._models.clear()
+
     def errors(self) -> dict[Hashable, tuple[int, float]]:
         """Per key: steps seen, and the recent mean relative error of predictions made before seeing them."""
         return {key: (model.num_steps, model.relative_error) for key, model in self._models.items()}

@@ -4,7 +4,7 @@ An iteration is three lines: choose, launch, collect. Between them requests come
 others (`pressure`). Sees requests' terms and states' views; knows no model and no tensor. One thread calls it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from hemiola.core.errors import HemiolaError, RequestAborted, StepFailed
@@ -97,7 +97,12 @@ class Scheduler:
     @property
     def num_parks(self) -> int:
         """How often a state was parked to make room for another."""
-        return self._pressure.num_parks
+        return self._pressure.parks.total()
+
+    @property
+    def parks(self) -> Mapping[str, int]:
+        """The same by model."""
+        return self._pressure.parks
 
     # The loop.
 
