@@ -86,6 +86,7 @@ class Metric(Protocol):
 
 
 M = TypeVar("M", bound=Metric)
+F = TypeVar("F", bound="Family[Any] | Mirror")
 
 
 class Family(Generic[M]):
@@ -108,21 +109,38 @@ class Family(Generic[M]):
 
     def lines(self) -> Iterator[str]:
         """In the text format."""
-        sampled_name = f"{self.name}_total" if self.kind == "counter" else self.name
+        return self.lines_as(self.name, self.labels, ())
+
+    def lines_as(self, name: str, labels: Sequence[str], more: Sequence[tuple[str, str]]) -> Iterator[str]:
+        """In the text format, under another name, with other names for the labels and more of them."""
+        sampled_name = f"{name}_total" if self.kind == "counter" else name
         yield f"# HELP {sampled_name} {self.help_text}"
         yield f"# TYPE {sampled_name} {self.kind}"
         for values, metric in list(self._metrics.items()):
-            own = list(zip(self.labels, values, strict=True))
-            for suffix, more, value in metric.samples():
-                pairs = ",".join(f'{label}="{_escaped(text)}"' for label, text in (*own, *more))
-                yield f"{self.name}{suffix}{'{' + pairs + '}' if pairs else ''} {_number(value)}"
+            own = [*zip(labels, values, strict=True), *more]
+            for suffix, sampled, value in metric.samples():
+                pairs = ",".join(f'{label}="{_escaped(text)}"' for label, text in (*own, *sampled))
+                yield f"{name}{suffix}{'{' + pairs + '}' if pairs else ''} {_number(value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """The metrics of a family under the name that other servers have for them."""
+
+    family: Family[Any]
+    name: str
+    labels: tuple[str, ...]
+    more: tuple[tuple[str, str], ...]
+
+    def lines(self) -> Iterator[str]:
+        return self.family.lines_as(self.name, self.labels, self.more)
 
 
 class Registry:
     """The families of one engine, in the order in which they were made."""
 
     def __init__(self) -> None:
-        self._families: dict[str, Family[Any]] = {}
+        self._families: dict[str, Family[Any] | Mirror] = {}
 
     def counter(self, name: str, help_text: str, *labels: str) -> Family[Counter]:
         """`name` without `_total`."""
@@ -136,11 +154,15 @@ class Registry:
     ) -> Family[Histogram]:
         return self._add(Family(name, "histogram", help_text, labels, lambda: Histogram(bounds)))
 
+    def mirror(self, family: Family[Any], name: str, *labels: str, **more: str) -> None:
+        """Exports a family under another name as well; `labels` rename its labels, `more` adds constant ones."""
+        self._add(Mirror(family, name, labels, tuple(more.items())))
+
     def render(self) -> str:
         """All of it in Prometheus' text format."""
         return "".join(f"{line}\n" for family in self._families.values() for line in family.lines())
 
-    def _add(self, family: Family[M]) -> Family[M]:
+    def _add(self, family: F) -> F:
         assert family.name not in self._families, f"two metrics are called {family.name}"
         self._families[family.name] = family
         return family
@@ -159,6 +181,11 @@ class EngineMetrics(Registry):
         self.prompt_tokens = self.counter("hemiola_prompt_tokens", "Prompt tokens, cached ones too.", "model")
         self.cached_tokens = self.counter("hemiola_cached_tokens", "Prompt tokens not computed again.", "model")
         self.generated_tokens = self.counter("hemiola_generated_tokens", "Tokens generated.", "model")
+        self.prefix_queries = self.counter(
+            "hemiola_prefix_cache_queries", "Prompt tokens looked for in the prefix cache.", "model"
+        )
+        self.prefix_hits = self.counter("hemiola_prefix_cache_hits", "Prompt tokens found there.", "model")
+        self.kv_usage = self.gauge("hemiola_kv_cache_usage_ratio", "Share of the pages that requests hold.", "model")
         self.steps = self.counter("hemiola_steps", "Steps launched.", "model", "phase")
         self.step_seconds = self.counter("hemiola_step_seconds", "Device time of steps.", "model", "phase")
         self.first_token_s = self.histogram("hemiola_time_to_first_token_seconds", "Arrival to first token.", "model")

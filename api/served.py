@@ -1,0 +1,189 @@
+"""The engine in a process of its own: `ServedEngine("demo")`, then the methods of `Calls`, exactly as with `Engine`.
+
+This process keeps the fronts (templates, tokenizers, detokenizing) and stays free of torch; the other one computes.
+When that one dies, whatever was running fails at once and it is started again.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hemiola.core.config import EngineConfig
+from hemiola.core.errors import HemiolaError
+from hemiola.core.events import Event
+from hemiola.core.hub import encoder_source, resolve_all
+from hemiola.core.request import Request
+from hemiola.core.tracing import StepRecord
+
+from .calls import Calls
+from .front import open_fronts
+from .front.terms import engine_clock
+from .metrics import ServerMetrics
+from .operations import Condition
+from .remote import RemoteEngine, Restarts, State
+from .stats import EngineStats
+from .stream import Stream
+from .wire import Command, EngineSpec, Flush, GetStats, GetSteps, StartReport
+
+_ANSWER_WAIT_S = 30.0
+_CONDITIONS: dict[State, Condition] = {
+    "new": "starting",
+    "starting": "starting",
+    "ready": "ready",
+    "restarting": "starting",
+    "down": "dead",
+    "closed": "draining",
+}
+
+
+class ServedEngine(Calls):
+    """Serves one or several models of any kind from another process.
+
+    Args:
+        models: `"demo"`, Hugging Face ids, local folders, `name=path`; language and diffusion, told from their files.
+        config: of the engine; `options` are its fields by name.
+        memory_fraction: of the device's memory for the arena, instead of config's bytes.
+        max_queue: requests that may wait to be admitted; beyond, calls raise Overloaded.
+        log_level: of the engine's process.
+        on_line: told how a start goes, line by line.
+        on_down: told why, when the engine is gone for good.
+
+    Fields:
+        metrics: what the front counts.
+
+    Raises:
+        HemiolaError: a model is not found or its files cannot be read. What only the engine's process finds out, such
+            as weights that do not fit, `start` raises.
+
+    Use it as a context manager, or `start()` and `close()` it.
+    """
+
+    def __init__(
+        self,
+        *models: str | Path,
+        config: EngineConfig | None = None,
+        memory_fraction: float | None = None,
+        max_queue: int = 256,
+        log_level: str = "WARNING",
+        restarts: Restarts | None = None,
+        on_line: Callable[[str], None] | None = None,
+        on_down: Callable[[HemiolaError], None] | None = None,
+        **options: Any,
+    ) -> None:
+        served = resolve_all(models or ("demo",))
+        spec = EngineSpec(
+            models=tuple(f"{source.name}={source.path}" for source in served),
+            config=replace(config or EngineConfig(), **options),
+            memory_fraction=memory_fraction,
+            log_level=log_level.upper(),
+        )
+        shared = {source.name: encoder_source(source, served) for source in served if source.shared_encoder}
+        fronts = open_fronts(served, shared)
+        self.metrics = ServerMetrics({name: front.kind for name, front in fronts.items()})
+        self.remote = RemoteEngine(
+            spec, self._deliver, max_queue=max_queue, restarts=restarts, on_line=on_line, on_down=on_down
+        )
+        super().__init__(fronts, self.remote)
+
+    def __enter__(self) -> "ServedEngine":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Life
+
+    def begin(self) -> None:
+        """Starts the engine's process, and returns at once."""
+        self.remote.begin()
+
+    def start(self, timeout: float | None = None) -> StartReport:
+        """Starts the engine's process, unless it is running, and waits until it takes requests.
+
+        Raises:
+            HemiolaError: it cannot be run; the code says why.
+            TimeoutError: not ready within `timeout` seconds.
+        """
+        if self.remote.state == "new":
+            self.remote.begin()
+        try:
+            return self.remote.wait_ready(timeout)
+        except HemiolaError:
+            self.close()
+            raise
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether calls are taken."""
+        return self.remote.is_ready
+
+    def close(self, drain_s: float = 0.0) -> None:
+        """Lets calls end for so long, aborts the others, and ends the engine's process. No more calls are taken."""
+        self.remote.close(drain_s)
+        super().close()
+
+    # What a server asks besides requests: see `operations.py`
+
+    def condition(self) -> Condition:
+        """As health checks have it."""
+        return "draining" if self.remote.is_draining else _CONDITIONS[self.remote.state]
+
+    def metrics_text(self) -> str:
+        """All figures in Prometheus' text format."""
+        return self.metrics.show(self.remote.stats, is_ready=self.is_ready, num_restarts=self.remote.num_restarts)
+
+    async def flush_caches(self) -> int:
+        """Empties the prefix caches of what nobody uses; how many tokens that were.
+
+        Raises:
+            EngineDied: there is no engine to ask.
+        """
+        num_tokens: int = await asyncio.wrap_future(self.remote.ask(Flush))
+        return num_tokens
+
+    def flush_cache(self) -> int:
+        """As `flush_caches`, waiting for the answer."""
+        num_tokens: int = self._answer(Flush)
+        return num_tokens
+
+    def recent_steps(self, since_s: float) -> list[StepRecord]:
+        """As in `Calls`, some thousands at most; waits for the engine's step to end.
+
+        Raises:
+            EngineDied: there is no engine to ask.
+        """
+        return list(self._answer(lambda query: GetSteps(query, since_s)))
+
+    def stats(self) -> EngineStats | None:
+        """The engine's newest figures, at most a quarter of a second old while it works; None before the first."""
+        return self.remote.stats
+
+    def fresh_stats(self) -> EngineStats:
+        """The engine's figures, read now.
+
+        Raises:
+            EngineDied: there is no engine to ask.
+        """
+        stats: EngineStats = self._answer(GetStats)
+        return stats
+
+    def _answer(self, command: Callable[[int], Command]) -> Any:
+        return self.remote.ask(command).result(_ANSWER_WAIT_S)
+
+    # Inside
+
+    def _start(self, requests: Sequence[Request], assemble: Any) -> Stream[Any]:
+        for request in requests:
+            self.metrics.started(request)
+        try:
+            return super()._start(requests, assemble)
+        except HemiolaError as error:
+            self.metrics.rejected(requests, error.code)
+            raise
+
+    def _deliver(self, event: Event) -> None:
+        self.metrics.observe(event, engine_clock())
+        super()._deliver(event)
