@@ -1,5 +1,6 @@
 """The evaluation of the chat model is fair: its wordings and words are none of the training generator's."""
 
+from hashlib import sha256
 from random import Random
 
 import pytest
@@ -10,6 +11,7 @@ from samples.train.chat.evaluation.build import FILE, cases
 from samples.train.chat.evaluation.run import load_cases
 from samples.train.chat.evaluation.wordings import UNSEEN, UNSEEN_TOOLS
 from samples.train.chat.grammar import PLACEHOLDER, expand, matcher, noise, normalise
+from samples.train.chat.prepare import DATA
 from samples.train.chat.world import World, is_held_out, split
 
 SLOTS = {s: f"{PLACEHOLDER}{s}" for s in "q e a b c d f g j k l m n o p r s t v x 0 1 2 he thing verb".split()}
@@ -64,3 +66,22 @@ def test_every_single_turn_ability_is_evaluated_with_unseen_wordings() -> None:
 def test_a_training_world_never_draws_a_held_out_name() -> None:
     world = World(Random(0), WORDINGS)
     assert not any(is_held_out(world.pick("first")) for _ in range(500))
+
+
+def test_no_word_list_teaches_slurs() -> None:
+    """Regression: the frequency list of WordNet has them, and the spelling exercises drew from it. Kept as digests."""
+    digests = {
+        "120f6e5b4ea3",
+        "0f28c4960d96",
+        "e512a0558344",
+        "e7b98c6aa5b9",
+        "d6be0c9fb078",
+        "130229cd3625",
+        "4b18aefe826a",
+        "c1cf820f7840",
+        "8171c4ecae07",
+        "a6ee0e6b8b6a",
+    }
+    for path in DATA.glob("chat_*"):
+        words = {line.split("\t")[0].lower() for line in path.read_text(encoding="utf-8").splitlines()}
+        assert not {word for word in words if sha256(word.encode()).hexdigest()[:12] in digests}, path.name

@@ -1,8 +1,10 @@
 """Reduce public word sources to the small committed files that the chat data generator reads.
 
-Run once, when the sources change: ``python -m samples.train.chat.prepare WORDNET_DIR EMOJI_JSON NAMES_DIR``.
+Run once, when the sources change: ``python -m samples.train.chat.prepare WORDNET_DIR EMOJI_JSON NAMES_DIR BLOCKED_JSON``.
 WORDNET_DIR is the folder with data.noun and cntlist.rev of WordNet 3.0, EMOJI_JSON the ``en/data.json`` of
-emojibase-data, NAMES_DIR the package folder of ``names``. Training itself never needs them.
+emojibase-data, NAMES_DIR the package folder of ``names``, BLOCKED_JSON a list of words that nobody should be taught to
+say (``en.json`` of the npm package naughty-words). Training itself never needs them. Read what comes out before it is
+committed: no list is complete.
 """
 
 import argparse
@@ -68,12 +70,14 @@ def first_senses(folder: Path) -> dict[tuple[str, str], str]:
     return senses
 
 
-def write(name: str, lines: list[str]) -> None:
+def write(name: str, lines: list[str], blocked: frozenset[str]) -> None:
+    """Without lines one of whose fields is a blocked word."""
+    lines = [line for line in lines if blocked.isdisjoint(line.lower().split("\t"))]
     (DATA / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(name, len(lines), (DATA / name).stat().st_size)
 
 
-def prepare_wordnet(folder: Path) -> None:
+def prepare_wordnet(folder: Path, blocked: frozenset[str]) -> None:
     synsets, counts, senses = read_synsets(folder), read_frequencies(folder), first_senses(folder)
     definitions: dict[str, str] = {}
     words: dict[str, str] = {}
@@ -93,9 +97,9 @@ def prepare_wordnet(folder: Path) -> None:
         good = 3 <= len(text.split()) <= 14 and len(text) <= 80 and not UNFIT.search(text) and lemma not in text
         if good and text.isascii() and len(definitions) < NUM_DEFINITIONS and len(lemma) > 3:
             definitions[lemma] = f"{lemma}\t{POS_NAMES[pos]}\t{text}"
-    write("chat_definitions.tsv", sorted(definitions.values()))
-    write("chat_words.tsv", [f"{word}\t{pos}" for word, pos in list(words.items())[:9000]])
-    write("chat_antonyms.tsv", antonym_lines(synsets, counts, words))
+    write("chat_definitions.tsv", sorted(definitions.values()), blocked)
+    write("chat_words.tsv", [f"{word}\t{pos}" for word, pos in list(words.items())[:9000]], blocked)
+    write("chat_antonyms.tsv", antonym_lines(synsets, counts, words), blocked)
 
 
 def antonym_lines(
@@ -114,7 +118,7 @@ def antonym_lines(
     return sorted(f"{source}\t{target}" for source, (_, target) in best.items())
 
 
-def prepare_emoji(path: Path) -> None:
+def prepare_emoji(path: Path, blocked: frozenset[str]) -> None:
     items = [e for e in json.loads(path.read_text(encoding="utf-8")) if e.get("group") in (0, 1, 3, 4, 5, 6, 7, 8)]
     lines = []
     for item in sorted(items, key=lambda e: e.get("order", 9999)):
@@ -122,16 +126,18 @@ def prepare_emoji(path: Path) -> None:
         label = item["label"].lower()
         if len(emoji) == 1 and re.fullmatch(r"[a-z' -]{3,20}", label) and not UNFIT.search(label):
             lines.append(f"{emoji}\t{label}")
-    write("chat_emoji.tsv", lines[:NUM_EMOJI])
+    write("chat_emoji.tsv", lines[:NUM_EMOJI], blocked)
 
 
-def prepare_names(folder: Path) -> None:
+def prepare_names(folder: Path, blocked: frozenset[str]) -> None:
     def names(file: str, count: int) -> list[str]:
         found = [line.split()[0].capitalize() for line in (folder / file).read_text().splitlines()]
         return [name for name in found if len(name) > 2][:count]
 
-    write("chat_first_names.txt", sorted(set(names("dist.female.first", 1500) + names("dist.male.first", 900))))
-    write("chat_surnames.txt", sorted(set(names("dist.all.last", 3000))))
+    write(
+        "chat_first_names.txt", sorted(set(names("dist.female.first", 1500) + names("dist.male.first", 900))), blocked
+    )
+    write("chat_surnames.txt", sorted(set(names("dist.all.last", 3000))), blocked)
 
 
 def main() -> None:
@@ -139,10 +145,12 @@ def main() -> None:
     parser.add_argument("wordnet", type=Path)
     parser.add_argument("emoji", type=Path)
     parser.add_argument("names", type=Path)
+    parser.add_argument("blocked", type=Path)
     args = parser.parse_args()
-    prepare_wordnet(args.wordnet)
-    prepare_emoji(args.emoji)
-    prepare_names(args.names)
+    blocked = frozenset(word.lower() for word in json.loads(args.blocked.read_text(encoding="utf-8")))
+    prepare_wordnet(args.wordnet, blocked)
+    prepare_emoji(args.emoji, blocked)
+    prepare_names(args.names, blocked)
 
 
 if __name__ == "__main__":
