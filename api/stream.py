@@ -60,7 +60,7 @@ class Stream(Generic[T]):
         self._cancel = cancel
         self._wakeups = wakeups or Wakeups()
         self._unfinished = set(request_ids)
-        self._has_failed = False
+        self._failed: Failed | None = None
         self._events: list[Event] = []
         self._unread: deque[Event] = deque()
         self._changed = threading.Condition()
@@ -77,7 +77,8 @@ class Stream(Generic[T]):
             self._unread.append(event)
             if isinstance(event, Final):
                 self._unfinished.discard(event.request_id)
-                self._has_failed |= isinstance(event, Failed)
+                if isinstance(event, Failed) and self._failed is None:
+                    self._failed = event
             due = self._readers.copy()
             self._readers.clear()
             if self._waiters and self._is_decided():
@@ -92,6 +93,11 @@ class Stream(Generic[T]):
     @property
     def is_done(self) -> bool:
         return not self._unfinished
+
+    @property
+    def failure(self) -> HemiolaError | None:
+        """What `result` will raise, as soon as that is known."""
+        return None if self._failed is None else error_of(self._failed)
 
     def cancel(self) -> None:
         """Aborts whatever is unfinished; the requests end with Failed(`request_aborted`)."""
@@ -157,13 +163,13 @@ class Stream(Generic[T]):
         return bool(self._unread) or self.is_done
 
     def _is_decided(self) -> bool:
-        return self.is_done or self._has_failed
+        return self.is_done or self._failed is not None
 
     def _outcome(self) -> T:
-        for event in self._events:
-            if isinstance(event, Failed):
-                self.cancel()
-                raise error_of(event)
+        failure = self.failure
+        if failure is not None:
+            self.cancel()
+            raise failure
         return self._assemble(self._events)
 
     async def _sleep(self, among: list[Sleeper], is_enough: Callable[[], bool]) -> None:

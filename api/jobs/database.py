@@ -21,6 +21,7 @@ CREATE TABLE jobs (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE,
     status TEXT NOT NULL,
+    tenant TEXT NOT NULL,
     bytes_reserved INTEGER NOT NULL,
     expires_at REAL,
     body BLOB NOT NULL

@@ -18,6 +18,7 @@ from .records import StoredFile, VideoJob
 INTERRUPTED = "interrupted"
 
 _decode = msgspec.json.Decoder(VideoJob).decode
+_SEEN = "(expires_at IS NULL OR expires_at > ?) AND (? IS NULL OR tenant = ?)"
 
 
 class ResultStore:
@@ -39,8 +40,8 @@ class ResultStore:
         with self._database.transaction() as rows:
             check_room_for_video(rows, self._limits, job.bytes_reserved)
             rows.execute(
-                "INSERT INTO jobs (id, status, bytes_reserved, body) VALUES (?, ?, ?, ?)",
-                (job.id, job.status, job.bytes_reserved, msgspec.json.encode(job)),
+                "INSERT INTO jobs (id, status, tenant, bytes_reserved, body) VALUES (?, ?, ?, ?, ?)",
+                (job.id, job.status, job.ask.tenant, job.bytes_reserved, msgspec.json.encode(job)),
             )
 
     def job(self, job_id: str) -> VideoJob | None:
@@ -48,19 +49,22 @@ class ResultStore:
         with self._database.transaction() as rows:
             return _find(rows, job_id, self.clock())
 
-    def page(self, after: str | None, limit: int, *, is_ascending: bool) -> tuple[Sequence[VideoJob], bool] | None:
+    def page(
+        self, tenant: str | None, after: str | None, limit: int, *, is_ascending: bool
+    ) -> tuple[Sequence[VideoJob], bool] | None:
         """Up to `limit` jobs that come after one in order of creation, and whether there are more.
 
-        None if there is no job `after`.
+        Of one tenant, or of all. None if there is no job `after`.
         """
         order, beyond = ("ASC", ">") if is_ascending else ("DESC", "<")
         with self._database.transaction() as rows:
-            where, values = "expires_at IS NULL OR expires_at > ?", [self.clock()]
+            where, values = _SEEN, [self.clock(), tenant, tenant]
             if after is not None:
-                row = rows.execute("SELECT seq FROM jobs WHERE id = ?", (after,)).fetchone()
+                query = f"SELECT seq FROM jobs WHERE {where} AND id = ?"
+                row = rows.execute(query, (*values, after)).fetchone()
                 if row is None:
                     return None
-                where, values = f"({where}) AND seq {beyond} ?", [*values, row[0]]
+                where, values = f"{where} AND seq {beyond} ?", [*values, row[0]]
             query = f"SELECT body FROM jobs WHERE {where} ORDER BY seq {order} LIMIT ?"
             found = [_decode(body) for (body,) in rows.execute(query, (*values, limit + 1))]
         return found[:limit], len(found) > limit

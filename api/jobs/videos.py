@@ -41,24 +41,29 @@ class VideoJobs:
         self._worker.wake()
         return job
 
-    async def get(self, job_id: str) -> VideoJob:
+    async def get(self, job_id: str, tenant: str | None = None) -> VideoJob:
         """The job as it is now.
+
+        Args:
+            tenant: whose it has to be; None: anybody's.
 
         Raises:
             ResultNotFound: there is none of that id (any more).
         """
         job = await asyncio.to_thread(self._store.job, job_id)
-        if job is None:
+        if job is None or tenant not in (None, job.ask.tenant):
             raise _missing(job_id)
         return self._current(job)
 
-    async def page(self, after: str | None, limit: int, *, is_ascending: bool) -> tuple[Sequence[VideoJob], bool]:
-        """Up to `limit` jobs in order of creation, and whether there are more.
+    async def page(
+        self, after: str | None, limit: int, *, is_ascending: bool, tenant: str | None = None
+    ) -> tuple[Sequence[VideoJob], bool]:
+        """Up to `limit` jobs in order of creation, after a given one, and whether there are more.
 
         Raises:
             ResultNotFound: there is no job `after`.
         """
-        found = await asyncio.to_thread(self._store.page, after, limit, is_ascending=is_ascending)
+        found = await asyncio.to_thread(self._store.page, tenant, after, limit, is_ascending=is_ascending)
         if found is None:
             assert after is not None, "a first page is always found"
             raise _missing(after)
