@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ def chat(tmp_path: Path) -> Path:
     return folder
 
 
-def refused(*models: str | Path, **options: object) -> HemiolaError:
+def refused(*models: str | Path, **options: Any) -> HemiolaError:
     with pytest.raises(HemiolaError) as caught:
         Engine(*models, threads=1, **options)
     return caught.value
