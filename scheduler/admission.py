@@ -40,7 +40,7 @@ class Admission:
         self._emit = emit
         self._queued: dict[str, Request] = {}
         self._has_news = False
-        self._tried_version = -1
+        self._tried = (-1, -1)
         self._missing_bytes = 0  # of the request that was tried last and could not start
 
     @property
@@ -53,21 +53,25 @@ class Admission:
 
     def remove(self, request_id: str) -> bool:
         """Takes a queued request back; False if it is not queued."""
-        return self._queued.pop(request_id, None) is not None
+        is_queued = self._queued.pop(request_id, None) is not None
+        self._running.num_ended += is_queued
+        return is_queued
 
     def admit(self) -> None:
-        """Starts whoever can start. Looks only when somebody came or bytes became free since the last look."""
-        version = self._memory_version()
-        if not (self._queued or self._pressure.parked) or not (self._has_news or version != self._tried_version):
+        """Starts whoever can start. Looks only when somebody came or ended, or bytes became free, since the last look."""
+        if not (self._queued or self._pressure.parked) or not (self._has_news or self._tried != self._circumstances):
             return
         self._has_news = False
         for waiting in sorted([*self._pressure.parked, *self._queued.values()], key=_urgency):
             if self._pressure.is_in_want(before=_lateness(waiting)):
                 break
-            started = self._pressure.resume(waiting) if isinstance(waiting, Running) else self._start(waiting)
-            if not started:
+            if not (self._return(waiting) if isinstance(waiting, Running) else self._start(waiting)):
                 break
-        self._tried_version = self._memory_version()
+        self._tried = self._circumstances
+
+    @property
+    def _circumstances(self) -> tuple[int, int]:
+        return self._memory_version(), self._running.num_ended
 
     def unstick(self) -> bool:
         """Nothing runs: whoever is first in the queue starts now, or never will and ends loudly. False without one."""
@@ -77,10 +81,13 @@ class Admission:
         self.admit()
         if self.num_queued == num_queued:
             first = min(self._queued.values(), key=_urgency)
-            del self._queued[first.id]
+            self.remove(first.id)
             error = CannotFit(f"'{first.id}'", self._missing_bytes, 0)
             self._emit(Failed(first.id, error.code, error.message))
         return True
+
+    def _return(self, parked: Running) -> bool:
+        return self._pressure.may_return(parked) and self._pressure.resume(parked)
 
     def _start(self, request: Request) -> bool:
         """Admits or refuses; False if the request must stay queued."""
@@ -91,6 +98,7 @@ class Admission:
                 return False
         del self._queued[request.id]
         if isinstance(outcome, Refused):
+            self._running.num_ended += 1
             self._emit(Failed(request.id, outcome.error.code, outcome.error.message))
         else:
             self._running.add(outcome, runner, is_request=True)

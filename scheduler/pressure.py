@@ -1,7 +1,8 @@
 """What happens when memory is short: who is parked for whom, who waits, who comes back when.
 
 The arena has already evicted what it may. Then the latest-due state is parked for one that is due earlier; the
-earliest-due state is never a victim; a parked state comes back only when its whole need fits without parking another.
+earliest-due state is never a victim; a parked state comes back only when its whole need fits without parking another,
+and not before some request has ended: what fits between two steps of the other would be parked again at its next.
 Of equal due times the later arrival is the later: among best-effort requests too there is always one that may go on.
 """
 
@@ -66,7 +67,7 @@ class Pressure:
         if isinstance(pending, Shortfall):
             return False
         self._held.pop(id(entry.state), None)
-        entry.is_held, entry.is_short = True, False
+        entry.is_held, entry.is_short, entry.waits_for_end = True, False, self._running.num_ended
         self.parks[entry.runner.model] += 1
         self.parked.append(entry)
         self._copies.append(_Copy(entry, pending, out=True))
@@ -93,6 +94,10 @@ class Pressure:
     def is_in_want(self, before: Lateness) -> bool:
         """Whether somebody who runs and is earlier than that lacks memory: it is not for those who come later."""
         return any(entry.is_short and _lateness(entry) < before for entry in self._running.entries.values())
+
+    def may_return(self, entry: Running) -> bool:
+        """Whether anything has changed for a parked state that could let it stay when it comes back."""
+        return entry.waits_for_end < self._running.num_ended
 
     def resume(self, entry: Running) -> bool:
         """Brings a parked state back; False if its whole need does not fit now."""
@@ -128,8 +133,9 @@ class Pressure:
         first = min((entry for entry, _ in self._held.values()), key=_lateness)
         if first.is_tidied or not first.state.can_park:
             return False
-        first.is_tidied = True
-        return self._park(first)
+        first.is_tidied = self._park(first)
+        first.waits_for_end = -1
+        return first.is_tidied
 
     def _retry_held(self) -> None:
         """Lets all held states try again if bytes became free since they were held."""

@@ -15,6 +15,7 @@ class Running:
         depth: how many of its steps may be in flight.
         in_flight: how many are.
         is_held: parked, being copied, or waiting for memory: not to be launched.
+        waits_for_end: how many requests had ended when it was parked for another: it comes back when one more has.
         is_short: its step lacked memory, and it was not launched since. Nobody later takes memory before it.
         is_suspect: a batch with it failed; it runs alone until a step succeeded.
         is_tidied: it was parked only to put its memory in order, since its last step.
@@ -26,15 +27,20 @@ class Running:
     depth: int = 1
     in_flight: int = 0
     is_held: bool = False
+    waits_for_end: int = -1
     is_short: bool = False
     is_suspect: bool = False
     is_tidied: bool = False
 
 
 class RunningSet:
-    """All running states and, for requests, their ids; in the order they came. States are compared by identity."""
+    """All running states and, for requests, their ids; in the order they came. States are compared by identity.
+
+    `num_ended` counts requests that are over, those too that never ran.
+    """
 
     def __init__(self, depth: int = 1) -> None:
+        self.num_ended = 0
         self._depth = depth
         self.entries: dict[Any, Running] = {}
         self._by_id: dict[str, Running] = {}
@@ -50,6 +56,7 @@ class RunningSet:
         del self.entries[entry.state]
         if entry.is_request:
             del self._by_id[entry.state.id]
+            self.num_ended += 1
 
     def of(self, state: Any) -> Running | None:
         """The entry of a state; None once it has ended."""

@@ -13,7 +13,19 @@ from typing import Any
 from hemiola.core.events import Event, Finished, Image, Pixels, Progress, Token, Usage
 from hemiola.core.request import MediaRequest, Request, TextRequest
 from hemiola.core.service import completion_due_s, token_due_s
-from hemiola.core.step import Batch, Blocks, Quantum, Refused, Shortfall, Slot, StepOutput, Tokens, Work, total_work
+from hemiola.core.step import (
+    Batch,
+    Blocks,
+    Pending,
+    Quantum,
+    Refused,
+    Shortfall,
+    Slot,
+    StepOutput,
+    Tokens,
+    Work,
+    total_work,
+)
 from hemiola.core.tracing import StepTrace
 
 from .cost_model import CostModel
@@ -180,7 +192,7 @@ class SimulatedRunner:
                 state.num_generated += state.is_text
         return Elapsed(seconds)
 
-    def collect(self, batch: Batch, pending: Elapsed) -> Sequence[StepOutput]:
+    def collect(self, batch: Batch, pending: Pending) -> Sequence[StepOutput]:
         outputs = []
         for state, _ in batch.payload:
             request_id = state.request.id
