@@ -4,6 +4,7 @@ An iteration is three lines: choose, launch, collect. Between them requests come
 others (`pressure`). Sees requests' terms and states' views; knows no model and no tensor. One thread calls it.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ from .lanes import Lanes, LaunchedStep
 from .policy import Choice, Group, Policy
 from .pressure import Pressure, lateness
 from .running import Running, RunningSet
+
+log = logging.getLogger(__name__)
 
 
 class Scheduler:
@@ -242,6 +245,7 @@ class Scheduler:
 
     def _isolate(self, states: Sequence[Any], error: Exception) -> None:
         """A step over these states raised. Alone, a state is at fault; together, each must run alone to show which."""
+        log.warning("A %s step over %d states failed.", states[0].phase, len(states), exc_info=error)
         if len(states) == 1:
             self._fail_state(states[0], error)
             return
