@@ -58,7 +58,7 @@ class Admission:
         return is_queued
 
     def admit(self) -> None:
-        """Starts whoever can start. Looks only when somebody came or ended, or bytes became free, since the last time."""
+        """Starts whoever can. Looks only when somebody came or ended, or bytes became free, since it last looked."""
         if not (self._queued or self._pressure.parked) or not (self._has_news or self._tried != self._circumstances):
             return
         self._has_news = False
