@@ -65,7 +65,7 @@ class ChatTemplate:
         values = {**self._tokens, **options, "messages": messages, "tools": tools or None}
         try:
             text: str = self._template(source).render(**values, add_generation_prompt=add_generation_prompt)
-        except (TemplateError, TypeError) as error:
+        except Exception as error:  # whatever a downloaded program may raise
             raise InvalidRequest("messages", f"Invalid 'messages': the chat template says: {error}") from error
         return text
 

@@ -23,6 +23,8 @@ from .tools import offered_tools
 
 Messages = str | Sequence[Mapping[str, Any]]
 
+_NOT_OPTIONS = frozenset({"self", "messages", "tools", "add_generation_prompt"})
+
 MAX_N = 128
 MAX_ANSWERS = 1024
 MAX_STOPS = 16
@@ -63,21 +65,38 @@ class TextFront:
             InvalidRequest: names the field, the value and what is allowed.
         """
         options = {"enable_thinking": enable_thinking, **(template_options or {})}
-        text = self.render(messages, tools=offered_tools(tools, tool_choice), **options)
+        text = self.render(messages, tools=offered_tools(tools, tool_choice), options=options)
         return self.requests([self.tokenizer.encode(text)], terms, param="messages", **sampling)
 
-    def render(self, messages: Messages, *, tools: Sequence[Mapping[str, Any]] | None = None, **options: Any) -> str:
-        """The prompt of a conversation, by the model's template. Options are the template's.
+    def render(
+        self,
+        messages: Messages,
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        options: Mapping[str, Any] | None = None,
+        add_generation_prompt: bool = True,
+    ) -> str:
+        """The prompt of a conversation, by the model's template.
+
+        Args:
+            options: what the template understands, such as `enable_thinking`.
+            add_generation_prompt: end with the beginning of an answer.
 
         Raises:
-            InvalidRequest: names the message, or says what the template does.
+            InvalidRequest: names the message or option, or says what the template does.
         """
+        for name in options or ():
+            if name in _NOT_OPTIONS:
+                text = f"Invalid 'chat_template_kwargs': '{name}' has a field of its own or is none of the template's."
+                raise InvalidRequest("chat_template_kwargs", text)
         given = read_messages(
             messages,
             has_developer=self.template.mentions("developer"),
             arguments_as_text=self.template.mentions("arguments is string"),
         )
-        return self.template.render(given, tools=tools or None, **options)
+        return self.template.render(
+            given, tools=tools or None, add_generation_prompt=add_generation_prompt, **(options or {})
+        )
 
     def completion_requests(
         self,
