@@ -221,15 +221,18 @@ class KvCache:
         return None
 
     def _share_again(self, memory: KvMemory, token_ids: Sequence[int]) -> None:
+        """Shares what lies where it lay, and locks no more: other pages of the same tokens may have to make room."""
         if self.prefixes is None:
             return
         match = self.prefixes.match(memory.namespace, token_ids, counts=False)
+        there = [page for (page,) in match.pages]
+        pairs = enumerate(zip(there, memory.parked_pages, strict=False))
+        num_same = next((i for i, (a, b) in pairs if a != b), min(len(there), len(memory.parked_pages)))
+        match = self.prefixes.match(memory.namespace, token_ids[: num_same * self.page_len + 1], counts=False)
         self.prefixes.lock(match.node)
         memory.node = match.node
-        there = [page for (page,) in match.pages]
-        same = next((i for i, (a, b) in enumerate(zip(there, memory.parked_pages, strict=False)) if a != b), None)
-        memory.pages = there[: min(len(there), len(memory.parked_pages)) if same is None else same]
-        memory.num_shared = len(memory.pages)
+        memory.pages = there[:num_same]
+        memory.num_shared = num_same
 
     def _forget_prefix(self, memory: KvMemory) -> None:
         if memory.promise is not None:
