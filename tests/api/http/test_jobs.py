@@ -374,7 +374,7 @@ def checked_jobs(folder: Path, said: set[str]) -> dict[str, VideoJob]:
     opened = DataFolder(folder)
     database = Database(opened.database)
     store = ResultStore(database, JobLimits())
-    jobs, has_more = store.page(None, 10_000, is_ascending=True) or pytest.fail("no page")
+    jobs, has_more = store.page(None, None, 10_000, is_ascending=True) or pytest.fail("no page")
     assert not has_more
     by_id = {job.id: job for job in jobs}
     ids = {mark: {line[1:] for line in said if line[0] == mark} for mark in "+=?-"}

@@ -1,0 +1,126 @@
+"""What images and videos are asked for in common: the prompt, a size, steps, guidance, and when it matters."""
+
+import random
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from hemiola.core.errors import InvalidRequest
+from hemiola.diffusion.edge import Edge, Limits
+
+from ..front.media import MediaFront
+from ..front.terms import CallTerms
+from .fields import Fields, shown
+from .server import Server
+
+MAX_PROMPT_LEN = 32_000  # characters
+MAX_STEPS = 200
+MAX_GUIDANCE = 20.0
+MAX_SEED = 2**63 - 1
+
+_SIZE = re.compile(r"\s*(\d{1,6})\s*[xX×]\s*(\d{1,6})\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class MediaAsk:
+    """A request as it was said, checked as far as it can be without a tokenizer.
+
+    Fields:
+        alias: the model as it was named; None if it was left out.
+        front: the edge of the model that is meant.
+        seed: chosen at random if it was left out.
+        options: the rest, for `stream_image` and `stream_video`.
+    """
+
+    prompt: str
+    alias: str | None
+    front: MediaFront
+    terms: CallTerms
+    width: int
+    height: int
+    seed: int
+    options: dict[str, Any]
+
+
+def read_ask(fields: Fields, server: Server, kind: str, tenant: str) -> MediaAsk:
+    """What both kinds, "image" and "video", have in common.
+
+    Raises:
+        InvalidRequest: names the field, the value and what is allowed.
+        ModelNotFound: nothing is served under that name.
+    """
+    prompt = fields.string("prompt", max_len=MAX_PROMPT_LEN)
+    if not prompt:
+        why = "Missing required parameter: 'prompt'." if prompt is None else "Invalid 'prompt': empty."
+        raise InvalidRequest("prompt", why, "missing_required_parameter" if prompt is None else None)
+    alias = fields.string("model", max_len=512) or None
+    front = server.calls.media_front(kind, server.real_name(alias))
+    width, height = _read_size(fields, front.edge)
+    options: dict[str, Any] = {
+        "negative_prompt": fields.string("negative_prompt", max_len=MAX_PROMPT_LEN) or "",
+        "num_inference_steps": fields.integer("num_inference_steps", smallest=1, largest=MAX_STEPS),
+        "guidance_scale": fields.number("guidance_scale", smallest=0.0, largest=MAX_GUIDANCE),
+    }
+    seed = fields.integer("seed", smallest=0, largest=MAX_SEED)
+    terms = CallTerms(
+        tenant=tenant,
+        service_class=fields.string("service_class", max_len=64),
+        priority=fields.integer("priority", smallest=-1000, largest=1000) or 0,
+    )
+    return MediaAsk(
+        prompt, alias, front, terms, width, height, random.getrandbits(32) if seed is None else seed, options
+    )
+
+
+def _read_size(fields: Fields, edge: Edge) -> tuple[int, int]:
+    """Width and height, from either spelling, or the model's own."""
+    size = fields.string("size", max_len=100_000)
+    from_size = None if size is None or size.strip().lower() == "auto" else _parse_size(size)
+    sides = {
+        name: fields.integer(name, smallest=1, largest=largest)
+        for name, largest in (("width", edge.limits.max_width), ("height", edge.limits.max_height))
+    }
+    if from_size is None:
+        chosen = (sides["width"] or edge.defaults.width, sides["height"] or edge.defaults.height)
+        nearest = nearest_size(chosen, edge.limits)
+        for name, value, valid in zip(("width", "height"), chosen, nearest, strict=True):
+            if value != valid:
+                _refuse_size(name, value, edge.limits, nearest)
+        return chosen
+    for name, value in zip(("width", "height"), from_size, strict=True):
+        if sides[name] not in (None, value):
+            raise InvalidRequest(name, f"Invalid '{name}': {sides[name]}. It contradicts 'size', which says {value}.")
+    if (nearest := nearest_size(from_size, edge.limits)) != from_size:
+        _refuse_size("size", shown(size), edge.limits, nearest)
+    return from_size
+
+
+def nearest_size(size: tuple[int, int], limits: Limits) -> tuple[int, int]:
+    """The valid width and height that are closest."""
+    width, height = size
+    return (
+        _nearest(width, limits.multiple, limits.max_width),
+        _nearest(height, limits.multiple, limits.max_height),
+    )
+
+
+def _nearest(value: int, multiple: int, largest: int) -> int:
+    rounded = (2 * value + multiple) // (2 * multiple) * multiple
+    return min(max(rounded, multiple), largest // multiple * multiple)
+
+
+def _parse_size(size: str) -> tuple[int, int]:
+    match = _SIZE.fullmatch(size)
+    if match is None:
+        raise InvalidRequest(
+            "size", f"Invalid 'size': {shown(size)}. Allowed: 'auto', or 'WIDTHxHEIGHT' in pixels, such as '512x512'."
+        )
+    return int(match[1]), int(match[2])
+
+
+def _refuse_size(param: str, value: object, limits: Limits, nearest: tuple[int, int]) -> None:
+    raise InvalidRequest(
+        param,
+        f"Invalid '{param}': {value}. Width and height have to be multiples of {limits.multiple}, at most "
+        f"{limits.max_width}x{limits.max_height}. The nearest size that is valid is '{nearest[0]}x{nearest[1]}'.",
+    )
