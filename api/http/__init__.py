@@ -9,9 +9,13 @@ from .admin import router as admin
 from .chat import router as chat
 from .completions import router as completions
 from .health import router as health
+from .images import router as images
 from .metrics import router as metrics
 from .models import router as models
+from .page import router as page
+from .steps import router as steps
 from .tokenize import router as tokenize
+from .videos import router as videos
 
 # In the order in which they are tried.
 ROUTES: tuple[APIRouter, ...] = (
@@ -19,7 +23,11 @@ ROUTES: tuple[APIRouter, ...] = (
     models,
     chat,
     completions,
+    images,
+    videos,
     tokenize,
+    steps,
     metrics,
     admin,
+    page,
 )

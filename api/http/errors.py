@@ -25,14 +25,17 @@ from hemiola.core.errors import (
     UnsupportedModel,
 )
 
-from ..jobs.errors import ResultNotFound
+from ..jobs.errors import QuotaExceeded, ResultNotFound, StorageFailed
 
 MAX_MESSAGE_LEN = 1000
 USER, SERVER, PERMISSION = "invalid_request_error", "server_error", "permission_error"
+RATE = "rate_limit_error"
 
 # Class -> (status, type, code; None: the error's own). The first that fits counts. A new error of a route: a new row.
 RULES: tuple[tuple[type[HemiolaError], int, str, str | None], ...] = (
     (ResultNotFound, 404, USER, None),
+    (QuotaExceeded, 429, RATE, None),
+    (StorageFailed, 500, SERVER, "internal_error"),
     (InvalidRequest, 400, USER, None),
     (ModelNotFound, 404, USER, None),
     (UnsupportedModel, 400, USER, None),
@@ -95,6 +98,8 @@ def problem_of(error: BaseException, *, retry_after_s: int = 2) -> Problem:
     for kind, status, type_, code in RULES:
         if isinstance(error, kind):
             headers = {"retry-after": str(retry_after_s)} if status == 503 else {}
+            if status == 429:  # of a quota, which asking again at once does not mend
+                headers = {"x-should-retry": "false"}
             return Problem(status, type_, error.message, code or error.code, param_of(error), headers)
     return Problem(500, SERVER, "The server failed to handle this request.", "internal_error")
 

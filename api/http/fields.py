@@ -9,13 +9,14 @@ characters of what was sent.
 """
 
 import logging
-import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from hemiola.core.errors import InvalidRequest
+
+from ..front.terms import check_integer, check_number, check_text, wrong_type
 
 log = logging.getLogger(__name__)
 
@@ -65,18 +66,10 @@ class Fields:
         if (found := self.given(*names)) is None:
             return None
         name, value = found
-        if not isinstance(value, str):
-            raise _wrong_type(name, "a string", value)
-        if len(value) > max_len:
-            raise InvalidRequest(
-                name,
-                f"Invalid '{name}': string too long. Expected a string with maximum length {max_len}, "
-                f"but got a string with length {len(value)} instead.",
-                "string_above_max_length",
-            )
-        if any("\ud800" <= character <= "\udfff" for character in value):
+        text = check_text(name, value, max_len)
+        if any("\ud800" <= character <= "\udfff" for character in text):
             raise InvalidRequest(name, f"Invalid '{name}': it holds half of a surrogate pair, which is no character.")
-        return value
+        return text
 
     def choice(self, *names: str, allowed: Collection[str]) -> str | None:
         """One of some words."""
@@ -92,9 +85,7 @@ class Fields:
         name, value = found
         if self._is_form and isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
             value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise _wrong_type(name, "an integer", value)
-        return int(_within(name, "integer", value, smallest, largest))
+        return check_integer(name, value, smallest, largest)
 
     def number(self, *names: str, smallest: float, largest: float) -> float | None:
         """A finite number within bounds."""
@@ -103,9 +94,7 @@ class Fields:
         name, value = found
         if self._is_form and isinstance(value, str):
             value = _to_float(value)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
-            raise _wrong_type(name, "a finite number", found[1])
-        return float(_within(name, "decimal", value, smallest, largest))
+        return float(check_number(name, value, smallest, largest))
 
     def boolean(self, *names: str) -> bool | None:
         """True or false."""
@@ -115,7 +104,7 @@ class Fields:
         if self._is_form and isinstance(value, str):
             value = _WORDS.get(value.strip().lower(), value)
         if not isinstance(value, bool):
-            raise _wrong_type(name, "a boolean", value)
+            raise wrong_type(name, "a boolean", value)
         return value
 
     def refuse_rest(self, table: FieldTable, *, is_strict: bool) -> None:
@@ -152,44 +141,8 @@ def plain(name: str) -> str:
     return name[:64].encode("ascii", "backslashreplace").decode()
 
 
-def _within(name: str, kind: str, value: float, smallest: float, largest: float) -> float:
-    if smallest <= value <= largest:
-        return value
-    side, sign, bound = ("below_min", ">=", smallest) if value < smallest else ("above_max", "<=", largest)
-    words = "below minimum" if side == "below_min" else "above maximum"
-    raise InvalidRequest(
-        name,
-        f"Invalid '{name}': {kind} {words} value. Expected a value {sign} {bound}, but got {shown(value)} instead.",
-        f"{kind}_{side}_value",
-    )
-
-
-def _wrong_type(name: str, expected: str, value: object) -> InvalidRequest:
-    got = next((words for types, words in _KINDS if isinstance(value, types)), "a file")
-    return InvalidRequest(
-        name, f"Invalid type for '{name}': expected {expected}, but got {got} instead.", "invalid_type"
-    )
-
-
-_KINDS: tuple[tuple[Any, str], ...] = (
-    (bool, "a boolean"),
-    (str, "a string"),
-    (int, "an integer"),
-    (float, "a decimal"),
-    (list, "an array"),
-    (dict, "an object"),
-)
-
-
 def _to_float(text: str) -> float | str:
     try:
         return float(text)
     except ValueError:
         return text
-
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer beyond every float
-        return False

@@ -30,7 +30,7 @@ _NESTED = re.compile(r"([^\[\]]+)((?:\[[^\[\]]*\])+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Upload:
+class File:
     """A file in a form, of which only the size is kept; its name and type are whatever the sender claims."""
 
     nbytes: int
@@ -65,7 +65,7 @@ async def _read_form(request: Request) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, value in form.multi_items():
         if isinstance(value, UploadFile):
-            _put(values, name, Upload(value.size or 0))
+            _put(values, name, File(value.size or 0))
             await value.close()
         else:
             _put(values, name, value)

@@ -20,8 +20,8 @@ from .forms import read_fields
 from .image_asks import ImageAsk, read_image_ask
 from .image_stream import stream_pictures
 from .image_usage import usage_of
-from .results import media_of, stored_file, tenant_of
-from .server import server_of
+from .results import media_of, stored_file
+from .server import server_of, tenant_of
 from .starting import start_pictures
 
 router = APIRouter()

@@ -9,7 +9,7 @@ from hemiola.core.errors import InvalidRequest
 from hemiola.diffusion.edge import Edge, Limits
 
 from ..front.media import MediaFront
-from ..front.terms import CallTerms
+from ..front.terms import CallTerms, missing
 from .fields import Fields, shown
 from .server import Server
 
@@ -50,9 +50,10 @@ def read_ask(fields: Fields, server: Server, kind: str, tenant: str) -> MediaAsk
         ModelNotFound: nothing is served under that name.
     """
     prompt = fields.string("prompt", max_len=MAX_PROMPT_LEN)
+    if prompt is None:
+        raise missing("prompt")
     if not prompt:
-        why = "Missing required parameter: 'prompt'." if prompt is None else "Invalid 'prompt': empty."
-        raise InvalidRequest("prompt", why, "missing_required_parameter" if prompt is None else None)
+        raise InvalidRequest("prompt", "Invalid 'prompt': empty.")
     alias = fields.string("model", max_len=512) or None
     front = server.calls.media_front(kind, server.real_name(alias))
     width, height = _read_size(fields, front.edge)

@@ -46,7 +46,10 @@ HONOURED_BY_VIDEOS: Mapping[str, str] = _BOTH | {
 
 # Accepted, and without effect.
 _HARMLESS = frozenset(
-    "user safety_identifier metadata moderation quality style store service_tier request_id rid session_id input_fidelity".split()
+    (
+        "user safety_identifier metadata moderation quality style store service_tier request_id rid session_id "
+        "input_fidelity"
+    ).split()
 )
 
 # Refused, unless a value says what is so anyway: name -> such values.

@@ -12,7 +12,7 @@ from starlette.responses import FileResponse, Response
 
 from ..jobs import Media, open_media
 from .errors import USER, HttpError, Problem
-from .server import Server
+from .server import Server, tenant_of
 
 
 @asynccontextmanager
@@ -42,14 +42,8 @@ def media_of(request: Request) -> Media:
 
 def owner_of(request: Request) -> str | None:
     """Whose results the client may see; None: everybody's."""
-    state = request.scope.get("state", {})
-    return None if state.get("is_admin", False) else tenant_of(request)
-
-
-def tenant_of(request: Request) -> str:
-    """Who asks, for fair shares and for whose results are whose."""
-    tenant: str = request.scope.get("state", {}).get("tenant", "default")
-    return tenant
+    is_admin = request.scope["state"].get("is_admin", False)
+    return None if is_admin else tenant_of(request)
 
 
 async def stored_file(request: Request, path: Path, media_type: str, keep_s: float) -> Response:

@@ -18,8 +18,8 @@ from .body import json_response
 from .errors import USER, HttpError, Problem
 from .fields import Fields, plain
 from .forms import read_fields
-from .results import keep_results, media_of, owner_of, stored_file, tenant_of
-from .server import server_of
+from .results import keep_results, media_of, owner_of, stored_file
+from .server import server_of, tenant_of
 from .video_asks import read_video_ask
 
 # Clients that wait ask again after this time.

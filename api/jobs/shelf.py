@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from .encode import MEDIA_TYPES, PictureFormat
@@ -35,7 +36,7 @@ class PictureShelf:
         files = []
         for i, data in enumerate(pictures):
             name = f"{set_id}-{i}.{picture_format}"
-            nbytes = self._folder.write(name, lambda path, data=data: path.write_bytes(data))
+            nbytes = self._folder.write(name, partial(_write, data))
             files.append(
                 StoredFile(
                     owner=set_id,
@@ -63,3 +64,7 @@ class PictureShelf:
         if file is None:
             raise ResultNotFound("image", f"There is no image '{set_id}' with variant '{variant}', or it has expired.")
         return file, self._folder.path(file.name)
+
+
+def _write(data: bytes, path: Path) -> None:
+    path.write_bytes(data)
