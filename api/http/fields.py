@@ -27,14 +27,16 @@ _MAX_SHOWN = 40
 
 @dataclass(frozen=True, slots=True)
 class FieldTable:
-    """What becomes of the fields that are not honoured.
+    """What becomes of every field that clients are known to send to one endpoint.
 
     Fields:
+        honoured: read and followed; by name, what they do.
         harmless: accepted and without effect.
         unsupported: refused, unless they say what is so anyway; by name, the values that do.
         hints: what to use instead of an unsupported one, for the message.
     """
 
+    honoured: Mapping[str, str]
     harmless: Collection[str]
     unsupported: Mapping[str, Collection[Any]]
     hints: Mapping[str, str]
@@ -47,6 +49,11 @@ class Fields:
         self._values = {name: value for name, value in values.items() if value is not None}
         self._is_form = is_form
         self._known: set[str] = set()
+
+    @property
+    def names_read(self) -> frozenset[str]:
+        """The names that were looked for so far, whether they were there or not."""
+        return frozenset(self._known)
 
     def given(self, *names: str) -> tuple[str, Any] | None:
         """The name that was used, of several for one thing, and its value.

@@ -4,7 +4,7 @@ The documentation prints these tables. A field that is in none of them is unknow
 the server is strict.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 from .fields import FieldTable
@@ -27,7 +27,7 @@ _BOTH: dict[str, str] = {
     "service_class": "how soon it matters: 'interactive', 'standard' or 'background'",
     "cache_salt": "separates prompts' cached tokens from those of other salts; up to 128 characters",
 }
-HONOURED_BY_CHAT: Mapping[str, str] = _BOTH | {
+_HONOURED_BY_CHAT = _BOTH | {
     "messages": "roles developer, system, user, assistant, tool, function; content is text or parts of text",
     "max_completion_tokens": "wins over 'max_tokens'",
     "logprobs": "whether to tell how likely each token was",
@@ -40,24 +40,12 @@ HONOURED_BY_CHAT: Mapping[str, str] = _BOTH | {
     "chat_template_kwargs": "what the model's template understands, such as {enable_thinking}",
     "include_reasoning": "false: reasoning is not told",
 }
-HONOURED_BY_COMPLETIONS: Mapping[str, str] = _BOTH | {
+_HONOURED_BY_COMPLETIONS = _BOTH | {
     "prompt": "a text, token ids, or a list of either",
     "logprobs": "how many of the likeliest tokens to tell beside each chosen one, 0 to 5",
     "echo": "the prompt before each answer; not together with 'logprobs'",
     "add_special_tokens": "begin text prompts as the model's plain prompts do (true)",
 }
-HONOURED_BY_TOKENIZE: Mapping[str, str] = {
-    "model": _BOTH["model"],
-    "prompt": "a text or a list of them",
-    "messages": "in place of 'prompt': a conversation, put into the model's template",
-    "tools": "with 'messages': told to the model",
-    "add_special_tokens": "begin as the model's plain prompts do (true; with 'messages' false)",
-    "add_generation_prompt": "with 'messages': end with the beginning of an answer (true)",
-    "chat_template_kwargs": HONOURED_BY_CHAT["chat_template_kwargs"],
-    "return_token_strs": "also tell the tokens as the vocabulary writes them",
-}
-HONOURED_BY_DETOKENIZE: Mapping[str, str] = {"model": _BOTH["model"], "tokens": "token ids"}
-
 # Accepted, and without effect.
 _HARMLESS = frozenset(
     (
@@ -148,11 +136,21 @@ _HINTS = {
     "best_of": "Use 'n'.",
 }
 
-CHAT_FIELDS = FieldTable(_HARMLESS, _UNSUPPORTED | _OF_CHAT, _HINTS)
-COMPLETION_FIELDS = FieldTable(_HARMLESS, _UNSUPPORTED | _OF_COMPLETIONS, _HINTS)
+CHAT_FIELDS = FieldTable(_HONOURED_BY_CHAT, _HARMLESS, _UNSUPPORTED | _OF_CHAT, _HINTS)
+COMPLETION_FIELDS = FieldTable(_HONOURED_BY_COMPLETIONS, _HARMLESS, _UNSUPPORTED | _OF_COMPLETIONS, _HINTS)
 TOKENIZE_FIELDS = FieldTable(
-    frozenset(),
-    {"continue_final_message": (False,), "chat_template": (), "mm_processor_kwargs": ({},), "return_tokens": (True,)},
-    {},
+    honoured={
+        "model": _BOTH["model"],
+        "prompt": "a text or a list of them",
+        "messages": "in place of 'prompt': a conversation, put into the model's template",
+        "tools": "with 'messages': told to the model",
+        "add_special_tokens": "begin as the model's plain prompts do (true; with 'messages' false)",
+        "add_generation_prompt": "with 'messages': end with the beginning of an answer (true)",
+        "chat_template_kwargs": _HONOURED_BY_CHAT["chat_template_kwargs"],
+        "return_token_strs": "also tell the tokens as the vocabulary writes them",
+    },
+    harmless=frozenset(),
+    unsupported={"continue_final_message": (False,), "chat_template": (), "mm_processor_kwargs": ({},)},
+    hints={},
 )
-DETOKENIZE_FIELDS = FieldTable(frozenset({"skip_special_tokens"}), {}, {})
+DETOKENIZE_FIELDS = FieldTable({"model": _BOTH["model"], "tokens": "token ids"}, frozenset(), {}, {})

@@ -1,0 +1,58 @@
+"""Writes down what becomes of every field of every endpoint, from the tables that decide it: FIELDS.md.
+
+    python -m hemiola.api.http.field_docs > api/http/FIELDS.md
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from .fields import FieldTable
+from .media_fields import IMAGE_FIELDS, VIDEO_FIELDS
+from .text_fields import CHAT_FIELDS, COMPLETION_FIELDS, DETOKENIZE_FIELDS, TOKENIZE_FIELDS
+
+ENDPOINTS: Mapping[str, FieldTable] = {
+    "POST /v1/chat/completions": CHAT_FIELDS,
+    "POST /v1/completions": COMPLETION_FIELDS,
+    "POST /v1/images/generations": IMAGE_FIELDS,
+    "POST /v1/videos": VIDEO_FIELDS,
+    "POST /tokenize": TOKENIZE_FIELDS,
+    "POST /detokenize": DETOKENIZE_FIELDS,
+}
+
+_INTRODUCTION = """# Fields of requests
+
+Written by `hemiola.api.http.field_docs` from the tables that the server decides by. `null` is as good as absence.
+A field is honoured, accepted without effect, or refused with status 400 and code `unsupported_parameter` (unless its
+value says what is so anyway). A field that is not listed is ignored and logged, or refused with `--strict-params`.
+"""
+
+
+def to_markdown() -> str:
+    """The whole page."""
+    return "\n".join([_INTRODUCTION, *(line for name, table in ENDPOINTS.items() for line in _section(name, table))])
+
+
+def _section(name: str, table: FieldTable) -> Iterator[str]:
+    yield from (f"## {name}", "", "| field | what it does |", "|---|---|")
+    yield from (f"| `{field}` | {_cell(text)} |" for field, text in table.honoured.items())
+    if table.harmless:
+        yield from ("", f"Without effect: {', '.join(f'`{field}`' for field in sorted(table.harmless))}.")
+    if table.unsupported:
+        yield from ("", "| refused | unless it is | instead |", "|---|---|---|")
+        for field, values in table.unsupported.items():
+            yield f"| `{field}` | {_values(values)} | {_cell(table.hints.get(field, ''))} |"
+    yield ""
+
+
+def _values(values: Collection[Any]) -> str:
+    return ", ".join(f"`{msgspec.json.encode(value).decode()}`" for value in values)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    print(to_markdown(), end="")
