@@ -1,6 +1,7 @@
 """What is in flight per lane, and what waits for it."""
 
 import random
+from functools import partial
 
 import pytest
 
@@ -73,7 +74,7 @@ def test_callbacks_run_exactly_when_their_steps_are_complete_in_any_order_of_com
             running[lane] = [s for s in running[lane] if s > upto]
         elif act == 2:
             ran: list[bool] = []
-            clock.retire(lambda ran=ran: ran.append(True))
+            clock.retire(partial(ran.append, True))
             waiting.append(({(lane, s) for lane, steps in running.items() for s in steps}, ran))
         still = {(lane, s) for lane, steps in running.items() for s in steps}
         assert clock.is_idle == (not still)

@@ -5,8 +5,9 @@ operations are drawn by hypothesis, which shrinks what fails, and by one long se
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from hypothesis import given, settings
@@ -53,11 +54,11 @@ class World:
         groups = [self.arena.add_page_class(name, size) for name, size in (("a", 192), ("b", 320), ("c", 512))]
         self.caches = [PrefixCache(self.arena, groups[:2], PAGE_LEN), PrefixCache(self.arena, groups[2:], PAGE_LEN)]
         for page_class in groups:
-            page_class.on_moved(lambda moves, moved=page_class: self.moved(moved, moves))
+            page_class.on_moved(partial(self.moved, page_class))
 
     # Contents
 
-    def moved(self, page_class: PageClass, moves: dict[int, int]) -> None:
+    def moved(self, page_class: PageClass, moves: Mapping[int, int]) -> None:
         self.num_moved += len(moves)
         for row in self.rows:
             for group, its_class in enumerate(row.cache.groups):

@@ -1,6 +1,8 @@
 """Pages of a class: one strided view, reference counts, retiring, fullest span first."""
 
 from collections import Counter
+from collections.abc import Mapping
+from functools import partial
 
 import pytest
 import torch
@@ -16,6 +18,10 @@ from hemiola.core.step import Shortfall
 def taken(pages: list[int] | Shortfall) -> list[int]:
     assert isinstance(pages, list)
     return pages
+
+
+def rename(model: dict[int, list[str]], moves: Mapping[int, int]) -> None:
+    model.update({new: model.pop(old) for old, new in moves.items()})
 
 
 def test_one_view_serves_all_layers_and_pages_of_a_class_that_nothing_divides() -> None:
@@ -40,9 +46,7 @@ def test_pages_equal_a_dict_of_owner_lists(data: st.DataObject) -> None:
     classes = [arena.add_page_class("a", 200), arena.add_page_class("b", 330)]
     models: list[dict[int, list[str]]] = [{}, {}]
     for page_class, model in zip(classes, models, strict=True):
-        page_class.on_moved(
-            lambda moves, model=model: model.update({new: model.pop(old) for old, new in moves.items()})
-        )
+        page_class.on_moved(partial(rename, model))
     for _ in range(data.draw(st.integers(1, 40))):
         i = data.draw(st.integers(0, 1))
         page_class, model = classes[i], models[i]
