@@ -182,7 +182,9 @@ def plain_sample(logits: Tensor, temperature: Tensor, top_p: float, top_k: int, 
     total = sum(float(probs[i]) for i in kept) if top_k else 1.0
     if top_p < 1:
         order = sorted(kept, key=lambda i: -float(probs[i]))
-        before, mass, reached = {}, 0.0, {}
+        before: dict[int, float] = {}
+        reached: dict[float, float] = {}
+        mass = 0.0
         for i in order:  # mass before the first of equally likely ones
             value = float(probs[i])
             before[i] = reached.setdefault(value, mass)

@@ -3,12 +3,16 @@
 import importlib.util
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
+from hemiola.kernels.attention import ScoreOptions
+from hemiola.kernels.attention.paged_torch import TorchPagedAttention, TorchPagedPlan
 from hemiola.kernels.operations import OPERATIONS
-from hemiola.kernels.registry import Target
+from hemiola.kernels.registry import Operation, Target
 
 TARGET = Target("cpu", torch.float32)
 
@@ -29,7 +33,7 @@ CASES = _load_cases().CASES
     [(operation, name) for operation in OPERATIONS for name in operation.usable(TARGET)],
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
-def test_a_backend_agrees_with_the_formula(operation, name) -> None:
+def test_a_backend_agrees_with_the_formula(operation: Operation[Any], name: str) -> None:
     torch.manual_seed(0)
     with torch.inference_mode():
         CASES[operation.name](operation.load(name))
@@ -40,11 +44,16 @@ def test_every_operation_has_a_case() -> None:
 
 
 def test_a_backend_that_ignored_its_options_would_be_caught() -> None:
-    attention = next(operation for operation in OPERATIONS if operation.name == "paged_attention").load("torch")
-
-    class Deaf(attention):
-        def run(self, layer, q_THD, plan, options, sinks_H=None):
-            return super().run(layer, q_THD, plan, type(options)(options.scale), sinks_H)
+    class Deaf(TorchPagedAttention):
+        def run(
+            self,
+            layer: int,
+            q_THD: Tensor,
+            plan: TorchPagedPlan,
+            options: ScoreOptions,
+            sinks_H: Tensor | None = None,
+        ) -> Tensor:
+            return super().run(layer, q_THD, plan, ScoreOptions(options.scale), sinks_H)
 
     torch.manual_seed(0)
     with torch.inference_mode(), pytest.raises(AssertionError):

@@ -1,6 +1,7 @@
 """Backends are found lazily, chosen by what they can do, and the choice is explained."""
 
 import logging
+from typing import Any
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ class Picky:
         return "it is never in the mood"
 
 
-def picky_and_reference() -> Operation:
+def picky_and_reference() -> Operation[Any]:
     return Operation(
         "demo", {"picky": f"{__name__}:Picky", "torch": "hemiola.kernels.linear.torch_reference:TorchLinear"}
     )
@@ -45,7 +46,7 @@ def test_auto_takes_the_first_that_can_run_and_says_why_not_the_others(
 
 
 def test_a_backend_is_not_imported_before_it_is_asked_about() -> None:
-    operation: Operation = Operation("demo", {"torch": "hemiola.no_such_module:Nothing"})
+    operation: Operation[Any] = Operation("demo", {"torch": "hemiola.no_such_module:Nothing"})
     assert operation.names == ("torch",)
     with pytest.raises(ModuleNotFoundError):
         operation.load("torch")
@@ -56,6 +57,6 @@ def test_onednn_says_that_it_is_for_cpus() -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-def test_every_operation_has_a_torch_reference_that_runs_anywhere(operation: Operation) -> None:
+def test_every_operation_has_a_torch_reference_that_runs_anywhere(operation: Operation[Any]) -> None:
     for target in (CPU, Target("cuda", torch.bfloat16, (9, 0))):
         assert operation.why_not("torch", target) is None
