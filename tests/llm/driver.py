@@ -1,13 +1,17 @@
 """Drives a runner without the scheduler: plans, launches and collects until all is done."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hemiola.core.events import Failed, Finished, Token
 from hemiola.core.request import Sampling, TextRequest
-from hemiola.core.step import Batch, Blocks, Shortfall, Slot, Tokens, Whole
+from hemiola.core.step import Batch, Blocks, Quantum, Shortfall, Slot, Tokens, Whole
+from hemiola.llm import LanguageRunner
+
+MakeRunner = Callable[..., LanguageRunner]
+"""What the fixture `make_runner` gives."""
 
 
 def ask(id: str, token_ids: Sequence[int], max_tokens: int = 8, cache_salt: str = "", **sampling: Any) -> TextRequest:
@@ -89,9 +93,13 @@ class Driver:
 
     def plan(self, group: list[Any]) -> Batch | Shortfall:
         cut = group[0].cut
+        quantum: Quantum = Whole()
         if isinstance(cut, Tokens):
-            return self.runner.plan(group, Tokens(self.quantum))
-        return self.runner.plan(group, Blocks(cut.first, cut.first) if isinstance(cut, Blocks) else Whole())
+            quantum = Tokens(self.quantum)
+        elif isinstance(cut, Blocks):
+            quantum = Blocks(cut.first, cut.first)
+        planned: Batch | Shortfall = self.runner.plan(group, quantum)
+        return planned
 
     def collect(self) -> None:
         batch, pending = self.in_flight.popleft()
@@ -115,7 +123,9 @@ class Driver:
     def tokens(self, id: str) -> list[int]:
         return [event.token_id for event in self.events[id] if isinstance(event, Token)]
 
-    def final(self, id: str) -> Finished | Failed:
+    def finished(self, id: str) -> Finished:
+        """The good end of a request: its last event, and the only end that it was told."""
         (final,) = [event for event in self.events[id] if isinstance(event, Finished | Failed)]
         assert self.events[id][-1] is final
+        assert isinstance(final, Finished), final
         return final

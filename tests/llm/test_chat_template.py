@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,7 @@ MESSAGES = [
     {"role": "assistant", "content": "Là."},
 ]
 TOOLS = [{"type": "function", "function": {"name": "météo", "parameters": {"z": 1, "a": {"type": "string"}}}}]
+Tools = list[dict[str, Any]] | None
 
 
 @pytest.fixture
@@ -45,18 +47,19 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def by_transformers(tools, **options) -> str:
+def by_transformers(tools: Tools, **options: Any) -> str:
     from transformers.utils.chat_template_utils import render_jinja_template
 
     rendered, _ = render_jinja_template(
         conversations=[MESSAGES], tools=tools, chat_template=TEMPLATE, eos_token="<|im_end|>", **options
     )
-    return rendered[0]
+    text: str = rendered[0]
+    return text
 
 
 @pytest.mark.parametrize("tools", [None, TOOLS])
 @pytest.mark.parametrize("options", [{}, {"enable_thinking": False}, {"enable_thinking": True}])
-def test_rendering_equals_that_of_transformers(folder: Path, tools, options) -> None:
+def test_rendering_equals_that_of_transformers(folder: Path, tools: Tools, options: dict[str, Any]) -> None:
     got = ChatTemplate(folder).render(MESSAGES, tools=tools, **options)
     assert got == by_transformers(tools, add_generation_prompt=True, **options)
     assert 'l’été</b> & "quoi"?<|im_end|>' in got

@@ -1,6 +1,7 @@
 """Tokens of a seed depend on nothing but their own request; what was asked of the distribution is honoured."""
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +12,10 @@ from hemiola.kernels.sampling.torch_reference import TorchSampler
 from hemiola.llm.choosing import Asked, choose
 from hemiola.llm.random_stream import uniforms
 from hemiola.tests import tiny_language as tiny
-from hemiola.tests.llm.driver import Driver, ask
+from hemiola.tests.llm.driver import Driver, MakeRunner, ask
 
 PROMPT = tiny.token_ids(20, seed=2)
-WARM = {"temperature": 1.3, "top_p": 0.9, "top_k": 40, "seed": 11}
+WARM: dict[str, Any] = {"temperature": 1.3, "top_p": 0.9, "top_k": 40, "seed": 11}
 
 
 def test_uniforms_are_uniform_and_differ_by_seed_and_counter() -> None:
@@ -33,7 +34,7 @@ def test_uniforms_of_a_seed_never_change() -> None:
     assert uniforms([0, 1, -1, 2**63 - 1], [0, 0, 5, 9]).tolist() == RECORDED
 
 
-def test_a_seed_gives_the_same_tokens_alone_in_a_crowd_and_with_other_chunks(make_runner) -> None:
+def test_a_seed_gives_the_same_tokens_alone_in_a_crowd_and_with_other_chunks(make_runner: MakeRunner) -> None:
     alone = Driver(make_runner()).run(ask("a", PROMPT, max_tokens=24, **WARM))["a"]
     crowd = Driver(make_runner(prefix_cache=False), quantum=12, depth=2)
     others = [ask(f"o{i}", tiny.token_ids(5 + 7 * i, seed=i), max_tokens=30, temperature=0.5 * i) for i in range(5)]
@@ -43,7 +44,7 @@ def test_a_seed_gives_the_same_tokens_alone_in_a_crowd_and_with_other_chunks(mak
     assert other_seed != alone
 
 
-def test_temperature_0_is_greedy_and_top_k_1_too(make_runner) -> None:
+def test_temperature_0_is_greedy_and_top_k_1_too(make_runner: MakeRunner) -> None:
     driver = Driver(make_runner())
     tokens = driver.run(ask("a", PROMPT), ask("b", PROMPT, temperature=2.0, top_k=1), ask("c", PROMPT, top_p=1e-6))
     assert tokens["a"] == tokens["b"] == tokens["c"] == tiny.reference_greedy("qwen3", PROMPT, 8)
@@ -73,7 +74,7 @@ def test_each_row_of_a_mixed_batch_is_asked_for_what_it_wants() -> None:
     assert alone.log_probs is None
 
 
-def test_log_probabilities_are_of_the_distribution_before_temperature(make_runner) -> None:
+def test_log_probabilities_are_of_the_distribution_before_temperature(make_runner: MakeRunner) -> None:
     driver = Driver(make_runner())
     (token,) = driver.run(ask("a", PROMPT, max_tokens=1, temperature=1.9, top_k=3, seed=4, logprobs=2))["a"]
     event = driver.events["a"][0]

@@ -1,6 +1,7 @@
 """Pieces of text add up to what the tokenizer decodes, whole characters only, and stop strings are never shown."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -52,8 +53,15 @@ def _saved(tokenizer: Tokenizer, folder: Path) -> TextTokenizer:
 
 
 @pytest.fixture(params=[byte_level, sentence_pieces], ids=lambda make: make.__name__)
-def tokenizer(request, tmp_path: Path) -> TextTokenizer:
-    return request.param(tmp_path)
+def tokenizer(request: pytest.FixtureRequest, tmp_path: Path) -> TextTokenizer:
+    make: Callable[[Path], TextTokenizer] = request.param
+    return make(tmp_path)
+
+
+def id_of(tokenizer: TextTokenizer, token: str) -> int:
+    token_id = tokenizer.id_of(token)
+    assert token_id is not None, token
+    return token_id
 
 
 def pieces(tokenizer: TextTokenizer, ids: list[int]) -> list[str]:
@@ -70,7 +78,7 @@ def test_pieces_add_up_and_hold_whole_characters(tokenizer: TextTokenizer, text:
 
 
 def test_special_tokens_are_not_shown_and_others_are(tokenizer: TextTokenizer) -> None:
-    ids = [*tokenizer.encode("Hello"), tokenizer.id_of("<tool call>"), tokenizer.id_of("<|end|>")]
+    ids = [*tokenizer.encode("Hello"), id_of(tokenizer, "<tool call>"), id_of(tokenizer, "<|end|>")]
     assert "".join(pieces(tokenizer, ids)) == tokenizer.decode(ids)
     assert "".join(pieces(tokenizer, ids)).endswith("<tool call>")
 
@@ -85,7 +93,7 @@ def test_any_tokens_at_all_add_up_in_a_byte_level_vocabulary(tmp_path: Path, see
 
 
 def test_invalid_bytes_come_out_once_they_cannot_be_a_character(tokenizer: TextTokenizer) -> None:
-    lead = tokenizer.encode("漢字")[0] if tokenizer.is_byte_level else tokenizer.id_of("<0xE6>")
+    lead = tokenizer.encode("漢字")[0] if tokenizer.is_byte_level else id_of(tokenizer, "<0xE6>")
     ids = [lead] * 12 + tokenizer.encode("end")
     got = pieces(tokenizer, ids)
     assert "".join(got) == tokenizer.decode(ids)

@@ -1,5 +1,7 @@
 """Hidden states for others are those of the transformers library, whoever shares the batch, and end as they should."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -9,7 +11,7 @@ from hemiola.core.request import MediaRequest
 from hemiola.core.step import Blocks, Refused, Shortfall, Slot, Whole
 from hemiola.llm import LanguageRunner
 from hemiola.tests import tiny_language as tiny
-from hemiola.tests.llm.driver import Driver, ask
+from hemiola.tests.llm.driver import Driver, MakeRunner, ask
 
 PROMPTS = [tiny.token_ids(length, seed=40 + length) for length in (5, 17, 17, 1)]
 PARENT = MediaRequest(
@@ -29,12 +31,13 @@ PARENT = MediaRequest(
 def reference_states(name: str, ids: list[int], hidden_state: int) -> torch.Tensor:
     with torch.no_grad():
         out = tiny.reference(name)(input_ids=torch.tensor([ids]), use_cache=False, output_hidden_states=True)
-    return out.hidden_states[hidden_state][0]
+    states_TC: torch.Tensor = out.hidden_states[hidden_state][0]
+    return states_TC
 
 
 @pytest.mark.parametrize("name", ["qwen3", "mistral", "gemma2"])
 @pytest.mark.parametrize("hidden_state", [0, 1, -2, -1])
-def test_hidden_states_equal_those_of_transformers(make_runner, name: str, hidden_state: int) -> None:
+def test_hidden_states_equal_those_of_transformers(make_runner: MakeRunner, name: str, hidden_state: int) -> None:
     driver = Driver(make_runner(name))
     encodings = [driver.runner.encode(ids, hidden_state, PARENT) for ids in PROMPTS]
     assert not any(encoding.is_done for encoding in encodings)
@@ -46,7 +49,7 @@ def test_hidden_states_equal_those_of_transformers(make_runner, name: str, hidde
     assert_nothing_is_locked(driver)
 
 
-def test_layers_are_steps_and_only_those_that_are_needed_run(make_runner) -> None:
+def test_layers_are_steps_and_only_those_that_are_needed_run(make_runner: MakeRunner) -> None:
     driver = Driver(make_runner())
     driver.runner.encode(PROMPTS[1], -2, PARENT)
     (state,) = driver.runner.chores()
@@ -60,7 +63,7 @@ def test_layers_are_steps_and_only_those_that_are_needed_run(make_runner) -> Non
     assert list(driver.runner.chores()) == []
 
 
-def test_equal_asks_share_one_job_and_one_result(make_runner) -> None:
+def test_equal_asks_share_one_job_and_one_result(make_runner: MakeRunner) -> None:
     driver = Driver(make_runner())
     first, second = (driver.runner.encode(PROMPTS[0], -2, PARENT) for _ in range(2))
     driver.run()
@@ -76,7 +79,7 @@ def test_equal_asks_share_one_job_and_one_result(make_runner) -> None:
     assert_nothing_is_locked(driver)
 
 
-def test_the_most_urgent_parent_counts(make_runner) -> None:
+def test_the_most_urgent_parent_counts(make_runner: MakeRunner) -> None:
     runner = make_runner()
     runner.encode(PROMPTS[0], -2, PARENT)
     (state,) = runner.chores()
@@ -88,7 +91,7 @@ def test_the_most_urgent_parent_counts(make_runner) -> None:
     assert (state.tenant, state.priority) == ("us", 0)
 
 
-def test_encodings_touch_neither_pages_nor_the_prefix_cache(make_runner) -> None:
+def test_encodings_touch_neither_pages_nor_the_prefix_cache(make_runner: MakeRunner) -> None:
     driver = Driver(make_runner())
     kv = driver.runner.kv_cache
     driver.run(ask("a", PROMPTS[1]))
@@ -101,7 +104,7 @@ def test_encodings_touch_neither_pages_nor_the_prefix_cache(make_runner) -> None
     assert kv.prefixes.stats.num_queries == stats
 
 
-def test_encoding_beside_decoding_changes_nothing(make_runner) -> None:
+def test_encoding_beside_decoding_changes_nothing(make_runner: MakeRunner) -> None:
     driver = Driver(make_runner())
     driver.admit(ask("a", PROMPTS[1], max_tokens=12))
     driver.step()
@@ -111,7 +114,7 @@ def test_encoding_beside_decoding_changes_nothing(make_runner) -> None:
     torch.testing.assert_close(encoding.hidden_states, reference_states("qwen3", PROMPTS[2], -2), rtol=1e-4, atol=1e-4)
 
 
-def test_a_job_that_nobody_waits_for_ends_without_computing(make_runner) -> None:
+def test_a_job_that_nobody_waits_for_ends_without_computing(make_runner: MakeRunner) -> None:
     driver = Driver(make_runner())
     encoding = driver.runner.encode(PROMPTS[0], -2, PARENT)
     driver.chores += driver.runner.chores()
@@ -123,7 +126,7 @@ def test_a_job_that_nobody_waits_for_ends_without_computing(make_runner) -> None
     assert driver.runner.kv_cache.arena.find(("encoding", "tiny", 2, tuple(PROMPTS[0]))) is None
 
 
-def test_an_open_batch_that_nobody_waits_for_is_dropped_at_the_next_border(make_runner) -> None:
+def test_an_open_batch_that_nobody_waits_for_is_dropped_at_the_next_border(make_runner: MakeRunner) -> None:
     driver = Driver(make_runner())
     encodings = [driver.runner.encode(ids, -1, PARENT) for ids in PROMPTS[:2]]
     driver.step()
@@ -135,7 +138,7 @@ def test_an_open_batch_that_nobody_waits_for_is_dropped_at_the_next_border(make_
     assert_nothing_is_locked(driver)
 
 
-def test_what_is_asked_for_again_while_its_batch_is_dropped_is_computed_anew(make_runner) -> None:
+def test_what_is_asked_for_again_while_its_batch_is_dropped_is_computed_anew(make_runner: MakeRunner) -> None:
     driver = Driver(make_runner())
     encoding = driver.runner.encode(PROMPTS[1], -1, PARENT)
     driver.step()
@@ -148,7 +151,7 @@ def test_what_is_asked_for_again_while_its_batch_is_dropped_is_computed_anew(mak
     assert_nothing_is_locked(driver)
 
 
-def test_one_of_two_in_an_open_batch_may_go(make_runner) -> None:
+def test_one_of_two_in_an_open_batch_may_go(make_runner: MakeRunner) -> None:
     driver = Driver(make_runner())
     encodings = [driver.runner.encode(ids, -1, PARENT) for ids in PROMPTS[:2]]
     driver.step()
@@ -161,7 +164,7 @@ def test_one_of_two_in_an_open_batch_may_go(make_runner) -> None:
     assert_nothing_is_locked(driver)
 
 
-def test_an_error_reaches_every_holder(make_runner, monkeypatch) -> None:
+def test_an_error_reaches_every_holder(make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver(make_runner())
     runner = driver.runner
     holders = [runner.encode(PROMPTS[0], -2, PARENT) for _ in range(2)]
@@ -180,7 +183,7 @@ def test_an_error_reaches_every_holder(make_runner, monkeypatch) -> None:
     assert_nothing_is_locked(driver)
 
 
-def test_a_job_that_is_ended_from_outside_tells_its_holders(make_runner) -> None:
+def test_a_job_that_is_ended_from_outside_tells_its_holders(make_runner: MakeRunner) -> None:
     driver = Driver(make_runner())
     encoding = driver.runner.encode(PROMPTS[0], -2, PARENT)
     driver.step()
@@ -190,7 +193,7 @@ def test_a_job_that_is_ended_from_outside_tells_its_holders(make_runner) -> None
     assert_nothing_is_locked(driver)
 
 
-def test_prompts_that_cannot_be_encoded_come_back_with_an_error(make_runner) -> None:
+def test_prompts_that_cannot_be_encoded_come_back_with_an_error(make_runner: MakeRunner) -> None:
     runner = make_runner()
     for ids, kind in (([], InvalidRequest), ([1] * 513, ContextTooLong), ([5, 99999], InvalidRequest)):
         encoding = runner.encode(ids, -2, PARENT)
@@ -199,7 +202,7 @@ def test_prompts_that_cannot_be_encoded_come_back_with_an_error(make_runner) -> 
         runner.encode([1], 9, PARENT)
 
 
-def test_results_are_evictable_once_released_and_a_shortfall_leases_nothing(make_runner) -> None:
+def test_results_are_evictable_once_released_and_a_shortfall_leases_nothing(make_runner: MakeRunner) -> None:
     driver = Driver(make_runner())
     arena = driver.runner.kv_cache.arena
     encoding = driver.runner.encode(PROMPTS[1], -2, PARENT)
@@ -220,7 +223,7 @@ def test_results_are_evictable_once_released_and_a_shortfall_leases_nothing(make
     assert not driver.runner.encode(PROMPTS[1], -2, PARENT).is_done
 
 
-def test_a_bare_encoder_only_encodes(make_runner, tmp_path) -> None:
+def test_a_bare_encoder_only_encodes(make_runner: MakeRunner, tmp_path: Path) -> None:
     tiny.reference("qwen3").model.save_pretrained(tmp_path)
     arena = Arena(1 << 20)
     driver = Driver(LanguageRunner("encoder", tmp_path, arena))

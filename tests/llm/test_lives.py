@@ -1,11 +1,13 @@
 """Requests that park, are aborted, fail, or have two steps in flight: others never notice, and no byte is lost."""
 
+from typing import Any
+
 import pytest
 import torch
 
 from hemiola.core.step import Shortfall, Slot, Tokens
 from hemiola.tests import tiny_language as tiny
-from hemiola.tests.llm.driver import Driver, ask
+from hemiola.tests.llm.driver import Driver, MakeRunner, ask
 
 PROMPTS = {f"r{i}": tiny.token_ids(length, seed=i) for i, length in enumerate((23, 50, 9))}
 
@@ -28,14 +30,14 @@ def assert_nothing_is_held(driver: Driver) -> None:
 
 
 @pytest.mark.parametrize("name", ["qwen3", "gemma2"])
-def test_two_steps_in_flight_give_the_same_tokens(make_runner, name: str) -> None:
+def test_two_steps_in_flight_give_the_same_tokens(make_runner: MakeRunner, name: str) -> None:
     driver = Driver(make_runner(name), depth=2, quantum=20)
     tokens = driver.run(*(ask(id, ids, max_tokens=20) for id, ids in PROMPTS.items()))
     assert tokens == {id: tiny.reference_greedy(name, ids, 20) for id, ids in PROMPTS.items()}
     assert_nothing_is_held(driver)
 
 
-def test_a_step_is_launched_before_the_host_knows_the_token_of_the_one_before(make_runner) -> None:
+def test_a_step_is_launched_before_the_host_knows_the_token_of_the_one_before(make_runner: MakeRunner) -> None:
     driver = Driver(make_runner(), depth=2)
     (state,) = driver.admit(ask("r0", PROMPTS["r0"]))
     driver.launch()
@@ -45,33 +47,33 @@ def test_a_step_is_launched_before_the_host_knows_the_token_of_the_one_before(ma
     assert driver.tokens("r0") == expected("r0", 8)
 
 
-def test_a_stop_token_ends_the_answer_and_its_surplus_step_is_silent(make_runner) -> None:
+def test_a_stop_token_ends_the_answer_and_its_surplus_step_is_silent(make_runner: MakeRunner) -> None:
     stop = expected("r1", 6)[-1]
     before = expected("r1", 6).index(stop)
     driver = Driver(make_runner(), depth=2)
     driver.run(ask("r1", PROMPTS["r1"], max_tokens=50, stop_token_ids=(stop,)), ask("r0", PROMPTS["r0"], max_tokens=20))
     assert driver.tokens("r1") == expected("r1", before)
-    final = driver.final("r1")
+    final = driver.finished("r1")
     assert (final.reason, final.stop_reason) == ("stop", stop)
     assert final.usage.completion_tokens == before + 1
     assert driver.tokens("r0") == expected("r0", 20)
     assert_nothing_is_held(driver)
 
 
-def test_the_answer_ends_at_max_tokens_and_at_the_end_of_the_context(make_runner) -> None:
+def test_the_answer_ends_at_max_tokens_and_at_the_end_of_the_context(make_runner: MakeRunner) -> None:
     driver = Driver(make_runner(), depth=2)
     long = tiny.token_ids(509, seed=9)
     tokens = driver.run(ask("a", PROMPTS["r0"], max_tokens=1), ask("b", long, max_tokens=100))
     assert tokens == {"a": expected("r0", 1), "b": tiny.reference_greedy("qwen3", long, 3)}
-    assert (driver.final("a").reason, driver.final("b").reason) == ("length", "length")
-    assert driver.final("b").usage.prompt_tokens == 509
+    assert (driver.finished("a").reason, driver.finished("b").reason) == ("length", "length")
+    assert driver.finished("b").usage.prompt_tokens == 509
 
 
 # Parking
 
 
 @pytest.mark.parametrize("when", [1, 2, 4, 6, 9])
-def test_a_parked_request_comes_back_bit_equal(make_runner, when: int) -> None:
+def test_a_parked_request_comes_back_bit_equal(make_runner: MakeRunner, when: int) -> None:
     """Parked in the middle of its prompt or of its answer, while others take its pages."""
     driver = Driver(make_runner(host_bytes=1 << 20), quantum=16)
     (state,) = driver.admit(ask("r1", PROMPTS["r1"], max_tokens=9))
@@ -94,7 +96,7 @@ def test_a_parked_request_comes_back_bit_equal(make_runner, when: int) -> None:
     assert_nothing_is_held(driver)
 
 
-def test_resuming_shares_what_the_cache_still_holds(make_runner) -> None:
+def test_resuming_shares_what_the_cache_still_holds(make_runner: MakeRunner) -> None:
     driver = Driver(make_runner())
     driver.run(ask("r1", PROMPTS["r1"], max_tokens=2))
     (state,) = driver.admit(ask("again", PROMPTS["r1"], max_tokens=9))
@@ -109,7 +111,7 @@ def test_resuming_shares_what_the_cache_still_holds(make_runner) -> None:
     assert_nothing_is_held(driver)
 
 
-def test_a_full_host_tier_is_a_shortfall_and_nothing_changes(make_runner) -> None:
+def test_a_full_host_tier_is_a_shortfall_and_nothing_changes(make_runner: MakeRunner) -> None:
     driver = Driver(make_runner(host_bytes=256))
     (state,) = driver.admit(ask("r1", PROMPTS["r1"]))
     driver.step()
@@ -120,7 +122,7 @@ def test_a_full_host_tier_is_a_shortfall_and_nothing_changes(make_runner) -> Non
     assert driver.tokens("r1") == expected("r1", 8)
 
 
-def test_a_resume_that_does_not_fit_leaves_the_request_parked(make_runner) -> None:
+def test_a_resume_that_does_not_fit_leaves_the_request_parked(make_runner: MakeRunner) -> None:
     page_bytes = 4 * 3 * 2 * 2 * 16 * 4
     driver = Driver(make_runner(arena_bytes=96 * page_bytes, host_bytes=1 << 20))
     runner = driver.runner
@@ -147,7 +149,7 @@ def test_a_resume_that_does_not_fit_leaves_the_request_parked(make_runner) -> No
 
 @pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("when", range(8))
-def test_an_abort_in_any_phase_frees_all_bytes_and_harms_nobody(make_runner, when: int, depth: int) -> None:
+def test_an_abort_in_any_phase_frees_all_bytes_and_harms_nobody(make_runner: MakeRunner, when: int, depth: int) -> None:
     """Before the first chunk, between chunks, with steps in flight, while decoding."""
     driver = Driver(make_runner(), quantum=16, depth=depth)
     driver.admit(*(ask(id, ids, max_tokens=9) for id, ids in PROMPTS.items()))
@@ -162,7 +164,7 @@ def test_an_abort_in_any_phase_frees_all_bytes_and_harms_nobody(make_runner, whe
     assert_nothing_is_held(driver)
 
 
-def test_an_abort_while_parked_frees_the_host(make_runner) -> None:
+def test_an_abort_while_parked_frees_the_host(make_runner: MakeRunner) -> None:
     driver = Driver(make_runner())
     (state,) = driver.admit(ask("r1", PROMPTS["r1"]))
     driver.step()
@@ -171,7 +173,9 @@ def test_an_abort_while_parked_frees_the_host(make_runner) -> None:
     assert_nothing_is_held(driver)
 
 
-def test_a_failed_launch_advances_nobody_and_can_be_tried_again(make_runner, monkeypatch) -> None:
+def test_a_failed_launch_advances_nobody_and_can_be_tried_again(
+    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     driver = Driver(make_runner(), quantum=16)
     states = driver.admit(*(ask(id, ids) for id, ids in PROMPTS.items()))
     driver.step()
@@ -181,7 +185,7 @@ def test_a_failed_launch_advances_nobody_and_can_be_tried_again(make_runner, mon
     forward = model.forward
     calls = []
 
-    def broken(*inputs):
+    def broken(*inputs: Any) -> None:
         calls.append(1)
         forward(*inputs)
         raise RuntimeError("out of luck")
@@ -199,7 +203,7 @@ def test_a_failed_launch_advances_nobody_and_can_be_tried_again(make_runner, mon
     assert_nothing_is_held(driver)
 
 
-def test_page_tables_follow_when_the_arena_moves_pages_aside(make_runner) -> None:
+def test_page_tables_follow_when_the_arena_moves_pages_aside(make_runner: MakeRunner) -> None:
     """As it does to clear spans for a large lease; a parked request that shares pages follows too."""
     driver = Driver(make_runner())
     driver.run(ask("before", PROMPTS["r2"], max_tokens=1))

@@ -1,28 +1,38 @@
 """What cannot be loaded or served says why, before anything is computed."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from hemiola.core.errors import CannotFit, ContextTooLong, CorruptWeights, InvalidRequest, UnsupportedModel
+from hemiola.core.errors import (
+    CannotFit,
+    ContextTooLong,
+    CorruptWeights,
+    HemiolaError,
+    InvalidRequest,
+    UnsupportedModel,
+)
 from hemiola.core.memory import Arena
-from hemiola.core.request import MediaRequest
+from hemiola.core.request import MediaRequest, TextRequest
 from hemiola.core.step import Refused, Shortfall
 from hemiola.llm import LanguageRunner
 from hemiola.llm.loading import load_model
+from hemiola.llm.models.base import LanguageModel
 from hemiola.llm.models.decoder import Decoder
 from hemiola.llm.models.transformers_decoder import TransformersDecoder
 from hemiola.tests import tiny_language as tiny
-from hemiola.tests.llm.driver import Driver, ask
+from hemiola.tests.llm.driver import Driver, MakeRunner, ask
 
 CPU = torch.device("cpu")
 
 
-def load(source, **options):
+def load(source: Path | Any, **options: Any) -> LanguageModel:
     return load_model(source, dtype=torch.float32, device=CPU, **options)
 
 
@@ -33,14 +43,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def rewrite(folder: Path, change) -> None:
+def rewrite(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
     tensors = load_file(folder / "model.safetensors")
     change(tensors)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
 @pytest.mark.parametrize("backends", [{}, {"model": "transformers"}])
-def test_a_missing_tensor_is_named(folder: Path, backends) -> None:
+def test_a_missing_tensor_is_named(folder: Path, backends: dict[str, str]) -> None:
     rewrite(folder, lambda tensors: tensors.pop("model.layers.1.mlp.down_proj.weight"))
     with pytest.raises(CorruptWeights, match=r"model\.layers\.1\.mlp\.down_proj\.weight"):
         load(folder, backends=backends)
@@ -53,7 +63,7 @@ def test_a_tensor_of_the_wrong_shape_is_named_with_both_shapes(folder: Path) -> 
 
 
 @pytest.mark.parametrize("backends", [{}, {"model": "transformers"}])
-def test_a_truncated_file_is_named(folder: Path, backends) -> None:
+def test_a_truncated_file_is_named(folder: Path, backends: dict[str, str]) -> None:
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(CorruptWeights, match=r"model\.safetensors"):
@@ -122,7 +132,7 @@ def test_the_generic_path_can_be_asked_for_and_agrees_with_ours() -> None:
     assert Driver(generic).run(ask("a", ids, max_tokens=12))["a"] == tiny.reference_greedy("qwen3_windows", ids, 12)
 
 
-def test_a_backend_can_be_asked_for_by_operation(make_runner) -> None:
+def test_a_backend_can_be_asked_for_by_operation(make_runner: MakeRunner) -> None:
     ids = tiny.token_ids(33)
     driver = Driver(make_runner(backends={"linear": "torch"}))
     assert driver.run(ask("a", ids))["a"] == tiny.reference_greedy("qwen3", ids, 8)
@@ -130,7 +140,7 @@ def test_a_backend_can_be_asked_for_by_operation(make_runner) -> None:
         make_runner(backends={"linear": "magic"})
 
 
-def test_half_precision_runs_close_to_single(make_runner) -> None:
+def test_half_precision_runs_close_to_single(make_runner: MakeRunner) -> None:
     ids = tiny.token_ids(33)
     driver = Driver(make_runner(dtype=torch.bfloat16))
     driver.run(ask("a", ids, max_tokens=1, logprobs=20))
@@ -142,13 +152,13 @@ def test_half_precision_runs_close_to_single(make_runner) -> None:
 # Requests that cannot run
 
 
-def refused(runner: LanguageRunner, request) -> Exception:
+def refused(runner: LanguageRunner, request: TextRequest | MediaRequest) -> HemiolaError:
     answer = runner.admit(request)
     assert isinstance(answer, Refused)
     return answer.error
 
 
-def test_requests_that_can_never_run_are_refused(make_runner) -> None:
+def test_requests_that_can_never_run_are_refused(make_runner: MakeRunner) -> None:
     runner = make_runner()
     assert isinstance(refused(runner, ask("a", [])), InvalidRequest)
     assert "[0, 320)" in refused(runner, ask("a", [320])).message
@@ -160,7 +170,7 @@ def test_requests_that_can_never_run_are_refused(make_runner) -> None:
     assert "not pictures" in refused(runner, picture).message
 
 
-def test_what_cannot_fit_alone_is_refused_and_what_only_has_to_wait_is_not(make_runner) -> None:
+def test_what_cannot_fit_alone_is_refused_and_what_only_has_to_wait_is_not(make_runner: MakeRunner) -> None:
     page_bytes = 4 * 3 * 2 * 2 * 16 * 4
     runner = make_runner(arena_bytes=96 * page_bytes, host_bytes=0)
     error = refused(runner, ask("a", tiny.token_ids(300), max_tokens=200))

@@ -10,7 +10,7 @@ from hemiola.llm.models.base import hidden_state_index
 from hemiola.llm.models.decoder import Decoder
 from hemiola.llm.models.transformers_decoder import TransformersDecoder
 from hemiola.tests import tiny_language as tiny
-from hemiola.tests.llm.driver import Driver, ask
+from hemiola.tests.llm.driver import Driver, MakeRunner, ask
 
 LENS = [40, 1, 23]
 PROMPTS = [tiny.token_ids(length, seed=length) for length in LENS]
@@ -37,7 +37,7 @@ def test_logits_equal_those_of_transformers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*tiny.OWN, "gemma3_text", "gpt_oss"])
-def test_cutting_and_batching_change_logits_by_rounding_only(make_runner, name: str) -> None:
+def test_cutting_and_batching_change_logits_by_rounding_only(make_runner: MakeRunner, name: str) -> None:
     def likeliest(driver: Driver, id: str) -> list[float]:
         return [one.logprob for event in driver.events[id][:-1] for one in event.top_logprobs]
 

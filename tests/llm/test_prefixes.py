@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from hemiola.tests import tiny_language as tiny
-from hemiola.tests.llm.driver import Driver, ask
+from hemiola.tests.llm.driver import Driver, MakeRunner, ask
 
 PROMPT = tiny.token_ids(41, seed=1)
 
@@ -13,30 +13,30 @@ def num_computed(driver: Driver, since: int = 0) -> int:
     return sum(batch.work.new_tokens for batch in driver.launched[since:])
 
 
-def test_a_second_request_computes_its_last_token_only(make_runner) -> None:
+def test_a_second_request_computes_its_last_token_only(make_runner: MakeRunner) -> None:
     driver = Driver(make_runner())
     first = driver.run(ask("a", PROMPT, max_tokens=6))["a"]
     before = len(driver.launched)
     second = driver.run(ask("b", PROMPT, max_tokens=6))["b"]
     assert first == second == tiny.reference_greedy("qwen3", PROMPT, 6)
-    assert driver.final("a").usage.cached_tokens == 0
-    assert driver.final("b").usage.cached_tokens == len(PROMPT) - 1
+    assert driver.finished("a").usage.cached_tokens == 0
+    assert driver.finished("b").usage.cached_tokens == len(PROMPT) - 1
     assert num_computed(driver, before) == 1 + 5
 
 
-def test_the_tail_of_a_page_is_copied_not_shared(make_runner) -> None:
+def test_the_tail_of_a_page_is_copied_not_shared(make_runner: MakeRunner) -> None:
     """Prompts that part in the middle of a page of 4 share its first tokens, and neither harms the other."""
     driver = Driver(make_runner())
     ours, theirs = [*PROMPT[:30], 5, 6, 7], [*PROMPT[:30], 9, 8]
     driver.run(ask("a", ours, max_tokens=5))
     driver.run(ask("b", theirs, max_tokens=5))
-    assert driver.final("b").usage.cached_tokens == 30
+    assert driver.finished("b").usage.cached_tokens == 30
     assert driver.tokens("b") == tiny.reference_greedy("qwen3", theirs, 5)
     driver.run(ask("c", ours, max_tokens=5))
     assert driver.tokens("a") == driver.tokens("c") == tiny.reference_greedy("qwen3", ours, 5)
 
 
-def test_a_turn_finds_the_answers_before_it(make_runner) -> None:
+def test_a_turn_finds_the_answers_before_it(make_runner: MakeRunner) -> None:
     driver = Driver(make_runner())
     history = list(PROMPT)
     for turn in range(3):
@@ -51,7 +51,7 @@ def test_a_turn_finds_the_answers_before_it(make_runner) -> None:
 
 
 @pytest.mark.parametrize("quantum", [512, 16])
-def test_equal_prompts_that_come_together_are_computed_once(make_runner, quantum: int) -> None:
+def test_equal_prompts_that_come_together_are_computed_once(make_runner: MakeRunner, quantum: int) -> None:
     driver = Driver(make_runner(), quantum=quantum)
     requests = [ask(f"r{i}", [*PROMPT, 20 + i, 30], max_tokens=4) for i in range(6)]
     tokens = driver.run(*requests)
@@ -60,10 +60,10 @@ def test_equal_prompts_that_come_together_are_computed_once(make_runner, quantum
     prefill = num_computed(driver) - 6 * 3
     # The first computes all of its prompt; each other what comes after the whole pages that it shares.
     assert prefill == 43 + 5 * 3
-    assert sorted(driver.final(request.id).usage.cached_tokens for request in requests) == [0] + [40] * 5
+    assert sorted(driver.finished(request.id).usage.cached_tokens for request in requests) == [0] + [40] * 5
 
 
-def test_those_who_wait_compute_when_the_one_they_wait_for_is_aborted(make_runner) -> None:
+def test_those_who_wait_compute_when_the_one_they_wait_for_is_aborted(make_runner: MakeRunner) -> None:
     driver = Driver(make_runner(), quantum=8)
     first, second = driver.admit(ask("a", PROMPT), ask("b", PROMPT, max_tokens=5))
     assert first.is_ready and not second.is_ready
@@ -73,26 +73,26 @@ def test_those_who_wait_compute_when_the_one_they_wait_for_is_aborted(make_runne
     assert second.is_ready
     driver.run()
     assert driver.tokens("b") == tiny.reference_greedy("qwen3", PROMPT, 5)
-    assert driver.final("b").usage.cached_tokens == 8  # what "a" had launched stays
+    assert driver.finished("b").usage.cached_tokens == 8  # what "a" had launched stays
 
 
-def test_the_more_urgent_never_wait_for_the_less_urgent(make_runner) -> None:
+def test_the_more_urgent_never_wait_for_the_less_urgent(make_runner: MakeRunner) -> None:
     runner = make_runner()
     background = msgspec.structs.replace(ask("lazy", PROMPT), service_class="background")
     first, second = Driver(runner).admit(background, ask("urgent", PROMPT))
     assert first.is_ready and second.is_ready
 
 
-def test_salts_keep_caches_apart(make_runner) -> None:
+def test_salts_keep_caches_apart(make_runner: MakeRunner) -> None:
     driver = Driver(make_runner())
     driver.run(ask("a", PROMPT, cache_salt="one"))
     driver.run(ask("b", PROMPT, cache_salt="two"), ask("c", PROMPT, cache_salt="one"))
-    assert driver.final("b").usage.cached_tokens == 0
-    assert driver.final("c").usage.cached_tokens == 40
+    assert driver.finished("b").usage.cached_tokens == 0
+    assert driver.finished("c").usage.cached_tokens == 40
     assert driver.tokens("a") == driver.tokens("b") == driver.tokens("c")
 
 
-def test_without_a_prefix_cache_everything_is_computed(make_runner) -> None:
+def test_without_a_prefix_cache_everything_is_computed(make_runner: MakeRunner) -> None:
     driver = Driver(make_runner(prefix_cache=False))
     driver.run(ask("a", PROMPT), ask("b", PROMPT))
     driver.run(ask("c", PROMPT))
@@ -101,7 +101,7 @@ def test_without_a_prefix_cache_everything_is_computed(make_runner) -> None:
     assert driver.runner.kv_cache.page_class.held == {}
 
 
-def test_prefixes_are_evicted_for_requests_that_need_the_room(make_runner) -> None:
+def test_prefixes_are_evicted_for_requests_that_need_the_room(make_runner: MakeRunner) -> None:
     """An arena for about 350 tokens serves one prompt of 150 after another, each right."""
     page_bytes = 4 * 3 * 2 * 2 * 16 * 4
     driver = Driver(make_runner(arena_bytes=96 * page_bytes, host_bytes=0))
@@ -111,7 +111,7 @@ def test_prefixes_are_evicted_for_requests_that_need_the_room(make_runner) -> No
         driver.runner.kv_cache.arena.ledger.check()
 
 
-def test_the_surplus_token_of_a_finished_row_is_not_cached(make_runner) -> None:
+def test_the_surplus_token_of_a_finished_row_is_not_cached(make_runner: MakeRunner) -> None:
     greedy = tiny.reference_greedy("qwen3", PROMPT, 12)
     stop = next(token for i, token in enumerate(greedy) if i >= 3 and token not in greedy[:i])
     driver = Driver(make_runner(), depth=2)

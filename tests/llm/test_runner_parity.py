@@ -1,5 +1,7 @@
 """What comes out of the runner is what the transformers library computes, however the work was cut and batched."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -11,7 +13,7 @@ from hemiola.tests.llm.driver import Driver, ask
 MIB = 1 << 20
 
 
-def runner_of(name: str, **options) -> LanguageRunner:
+def runner_of(name: str, **options: Any) -> LanguageRunner:
     return LanguageRunner("tiny", tiny.folder_of(name), Arena(24 * MIB, host_bytes=8 * MIB), **options)
 
 
