@@ -32,7 +32,7 @@ def test_every_true_track_is_recognised_as_its_own_motion_even_when_it_wobbles()
 def test_a_track_of_another_direction_is_not_taken_for_the_motion() -> None:
     track = true_track("right")
     mirrored = Track(track.classes_NTK, 1 - track.x_NT, track.y_NT, track.size_NT, track.degrees_NT)
-    assert MOTIONS[motion_of(mirrored).item()] == "left"
+    assert MOTIONS[int(motion_of(mirrored).item())] == "left"
 
 
 def test_only_pixels_outside_the_thing_count_for_a_constant_background() -> None:

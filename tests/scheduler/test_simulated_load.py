@@ -60,7 +60,8 @@ def most_media_steps_between_decodes(simulation: Simulation, name: str) -> int:
 def test_every_request_ends_exactly_once_under_every_policy(policy: str) -> None:
     rng = random.Random(0)
     simulation = Simulation(policy, max_states=6)
-    load = [text(f"t{i}", rng.uniform(0, 5), prompt=rng.randint(1, 300), tokens=rng.randint(1, 40)) for i in range(40)]
+    load: list[TextRequest | MediaRequest] = []
+    load += [text(f"t{i}", rng.uniform(0, 5), prompt=rng.randint(1, 300), tokens=rng.randint(1, 40)) for i in range(40)]
     load += [image(f"i{i}", rng.uniform(0, 5), steps=rng.randint(1, 6), frames=rng.choice([1, 5])) for i in range(10)]
     simulation.run(load)
     assert {name: len(ends) for name, ends in finals(simulation).items()} == {r.id: 1 for r in load}
