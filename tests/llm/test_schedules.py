@@ -1,6 +1,7 @@
 """Whatever happens around a request, its tokens are those it gets alone: random arrivals, quanta, parks and aborts."""
 
 import functools
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ STEMS = [tiny.token_ids(60, seed=1), tiny.token_ids(33, seed=2)]
 
 def request(number: int, stem: int, cut: int, own: int, warm: bool) -> TextRequest:
     ids = STEMS[stem][: 1 + cut] + tiny.token_ids(own, seed=number)
-    sampling = {"temperature": 0.9, "seed": number, "top_p": 0.95} if warm else {}
+    sampling: dict[str, Any] = {"temperature": 0.9, "seed": number, "top_p": 0.95} if warm else {}
     return ask(f"r{number}", ids, max_tokens=1 + own % 12, **sampling)
 
 
@@ -43,11 +44,11 @@ ACTIONS = st.lists(
 
 @settings(max_examples=25)
 @given(actions=ACTIONS, depth=st.sampled_from([1, 2]))
-def test_survivors_of_any_schedule_get_the_tokens_they_get_alone(actions, depth: int) -> None:
+def test_survivors_of_any_schedule_get_the_tokens_they_get_alone(actions: list[tuple[str, Any]], depth: int) -> None:
     arena = Arena(180 * PAGE_BYTES, host_bytes=400 * PAGE_BYTES)
     driver = Driver(LanguageRunner("tiny", tiny.folder_of("qwen3"), arena), depth=depth)
     asked: dict[str, TextRequest] = {}
-    parked: list = []
+    parked: list[Any] = []
     for kind, value in actions:
         idle = [s for s in driver.states.values() if not any(s in batch.states for batch, _ in driver.in_flight)]
         if kind == "admit":
@@ -79,7 +80,7 @@ def test_survivors_of_any_schedule_get_the_tokens_they_get_alone(actions, depth:
     assert arena.host.copies == {}
 
 
-def finish(driver: Driver, parked: list) -> None:
+def finish(driver: Driver, parked: list[Any]) -> None:
     """Runs all to their ends; where pages are short for everybody, one request is parked for the others."""
     driver.quantum = 64
     for _ in range(2000):
