@@ -26,13 +26,13 @@ def run(*, repeats: int, threads: int) -> Report:
         cost("beside media, median, against whole steps", percentile(ours, 0.5), "ms", percentile(whole, 0.5), None),
         cost("beside media, p99, against alone + 100 ms", percentile(ours, 0.99), "ms", with_quantum, 1.0),
         cost("beside media, p99, against whole steps", percentile(ours, 0.99), "ms", percentile(whole, 0.99), 3.0),
-        cost("all of it done, against whole steps", ours_s, "s", whole_s, None),
+        cost("CPU time of all of it, against whole steps", ours_s, "s", whole_s, None),
     )
     return Report("mixed", machine_name(), "float32", threads, scenarios)
 
 
 def _measure(policy: str, repeats: int, threads: int) -> tuple[list[float], list[float], float]:
-    """Milliseconds between tokens, alone and beside media, under the policy; median seconds until all is done."""
+    """Milliseconds between tokens, alone and beside media, under the policy; median CPU seconds of a round."""
     solo: list[float] = []
     beside: list[float] = []
     took: list[float] = []
@@ -41,9 +41,9 @@ def _measure(policy: str, repeats: int, threads: int) -> tuple[list[float], list
         _serve(engine, rng, with_media=True)  # warm-up; the cost model learns
         for _ in range(repeats):
             solo += _serve(engine, rng, with_media=False)
-            start = time.perf_counter()
+            start = time.process_time()
             beside += _serve(engine, rng, with_media=True)
-            took.append(time.perf_counter() - start)
+            took.append(time.process_time() - start)
     return solo, beside, statistics.median(took)
 
 
