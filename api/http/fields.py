@@ -69,14 +69,11 @@ class Fields:
         return found[0] if found else None
 
     def string(self, *names: str, max_len: int) -> str | None:
-        """Text of at most so many characters, all of them real ones."""
+        """Text of at most so many characters."""
         if (found := self.given(*names)) is None:
             return None
         name, value = found
-        text = check_text(name, value, max_len)
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            raise InvalidRequest(name, f"Invalid '{name}': it holds half of a surrogate pair, which is no character.")
-        return text
+        return check_text(name, value, max_len)
 
     def choice(self, *names: str, allowed: Collection[str]) -> str | None:
         """One of some words."""

@@ -19,7 +19,7 @@ from hemiola.core.errors import HemiolaError
 from hemiola.core.events import Event, Failed, Finished, Image, Pixels, Preview, Progress, Usage, Video
 from hemiola.core.request import MediaRequest, Request
 
-CHAT_TEMPLATE = "{% for m in messages %}{{ m.content }} {% endfor %}"
+CHAT_TEMPLATE = "{% for m in messages %}{{ m.content }} {% endfor %}."  # the full stop is a token too
 
 
 def write_pipeline(folder: Path, kind: str) -> Path:
