@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
+from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]  # public, but not in an __all__
 from safetensors.numpy import save_file
 
 from hemiola.core.config import Environment

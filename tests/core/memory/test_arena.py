@@ -52,7 +52,9 @@ def test_spans_grow_with_the_page_classes_until_pages_are_held() -> None:
     arena = Arena(1 << 20)
     small = arena.add_page_class("small", 1000)
     before = arena.span_bytes
-    small.free(small.take(5, "r"), "r")  # type: ignore[arg-type]
+    pages = small.take(5, "r")
+    assert isinstance(pages, list)
+    small.free(pages, "r")
     large = arena.add_page_class("large", 3000)
     assert arena.span_bytes > before
     assert isinstance(small.take(100, "r"), list) and isinstance(large.take(100, "r"), list)

@@ -30,7 +30,7 @@ class Row:
     namespace: str
     token_ids: list[int]
     match: Match
-    promise: Promise
+    promise: Promise = field(init=False)  # made once the row has its pages
     pages: list[tuple[int, ...]]
     num_shared: int
     num_computed: int
@@ -99,7 +99,7 @@ class World:
         if not match.is_launched:
             assert match.waits_for is not None and match.waits_until > match.num_tokens - match.tail_len
             return
-        row = Row(self.name(), cache, namespace, token_ids, match, None, [], len(match.pages), 0)  # type: ignore[arg-type]
+        row = Row(self.name(), cache, namespace, token_ids, match, [], len(match.pages), 0)
         cache.lock(match.node)
         new = self.take(row, -(-length // PAGE_LEN) - row.num_shared)
         if new is None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hemiola.core.device import InFlight
-from hemiola.core.memory import Arena, Lease, PageClass, PrefixCache
+from hemiola.core.memory import Arena, HostCopy, Lease, PageClass, PrefixCache
 from hemiola.core.step import Work
 
 
@@ -78,7 +78,8 @@ def test_a_page_that_the_cache_names_but_does_not_hold_is_noticed() -> None:
 def test_a_lost_host_copy_is_noticed() -> None:
     arena, _, _ = some_arena()
     copy = arena.host.store(torch.zeros(300), "r")
+    assert isinstance(copy, HostCopy)
     arena.ledger.check()
-    del arena.host.copies[copy.start]  # type: ignore[union-attr]
+    del arena.host.copies[copy.start]
     with pytest.raises(AssertionError, match="Host bytes"):
         arena.ledger.check()
