@@ -1,18 +1,13 @@
 """The engine's process: `python -m hemiola.api.engine_process`, started by `link.py` and by nobody else.
 
-Its standard input is one line, the EngineSpec, and then stays open for as long as the front lives: when it ends, this
-process ends at once. It composes the models, runs the loop, takes commands and sends events. It ignores SIGINT and
-SIGTERM, which a terminal or a service manager sends to all processes of a group: the front decides when to stop.
+It composes the models, runs the loop, takes commands and sends events, stops when the front says so, and dies with it.
 """
 
 import faulthandler
 import logging
 import os
 import queue
-import shutil
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -33,8 +28,9 @@ from hemiola.scheduler.scheduler import Scheduler
 from . import compose
 from .front import open_fronts
 from .front.terms import engine_clock
+from .front_link import FrontLink, die_with_the_front, leave_signals_to_the_front, read_spec
 from .loop import EngineLoop
-from .outbox import EngineSockets, Outbox
+from .outbox import Outbox
 from .stats import EngineStats, StepCounts, read_stats
 from .warm_up import warm_up_requests
 from .wire import (
@@ -55,7 +51,6 @@ from .wire import (
     StatsReport,
     Steps,
     Submit,
-    decode_spec,
 )
 
 log = logging.getLogger(__name__)
@@ -64,24 +59,24 @@ _DEATH_CHECK_MS = 100
 
 
 class EngineHost:
-    """A loop behind sockets. Made, started and served on the process's main thread.
+    """A loop behind a link to the front. Made, started and served on the process's main thread.
 
     Args:
         spec: what to run.
-        sockets: `tell` is the loop's from `start` to `close`.
+        link: `tell` is the loop's from `start` to `close`.
 
     Raises:
         HemiolaError: it cannot be run as it was asked to.
     """
 
-    def __init__(self, spec: EngineSpec, sockets: EngineSockets) -> None:
+    def __init__(self, spec: EngineSpec, link: FrontLink) -> None:
         self._began_s = time.monotonic()
-        self._sockets = sockets
-        self._outbox = Outbox(sockets, engine_clock)
+        self._link = link
+        self._outbox = Outbox(link, engine_clock)
         self._trace = StepCounts()
         self._warming: queue.SimpleQueue[Event] | None = queue.SimpleQueue()
-        sockets.tell(Starting("Looking at the models' files"))
-        self._loads = compose.plan(spec.models, _sized(spec.config, spec.memory_fraction))
+        link.tell(Starting("Looking at the models' files"))
+        self._loads = compose.plan(spec.models, sized(spec.config, spec.memory_fraction))
         self._loop = EngineLoop(
             self._build, self._deliver, self._on_idle, num_threads=self._loads.config.threads, on_step=self._on_step
         )
@@ -94,15 +89,16 @@ class EngineHost:
         Raises:
             HemiolaError: it cannot be run; the loop has ended.
         """
-        self._sockets.tell(Starting(f"Loading {', '.join(source.name for source in self._loads.served)}"))
+        self._link.tell(Starting(f"Loading {', '.join(source.name for source in self._loads.served)}"))
         try:
             self._loop.start()
             self._warm_up()
         except BaseException:
             self._loop.stop(timeout=None)
+            self._outbox.close()
             raise
         self._warming = None
-        self._loop.call(lambda _: self._sockets.tell(Ready(self._report())))
+        self._loop.call(lambda _: self._link.tell(Ready(self._report())))
 
     def _build(self, emit: Callable[[Event], None]) -> Scheduler:
         self._composition = compose.build(self._loads, emit, self._trace)
@@ -110,7 +106,7 @@ class EngineHost:
 
     def _warm_up(self) -> None:
         """Twice: what the first round took says nothing of later steps, so the cost model learns from the second."""
-        self._loop.call(lambda _: self._sockets.tell(Starting("Warming up")))
+        self._loop.call(lambda _: self._link.tell(Starting("Warming up")))
         fronts = open_fronts(self._loads.served, self._loads.shared)
         self._run_all(list(warm_up_requests(fronts)))
         self._loop.call(lambda scheduler: scheduler.costs.forget())
@@ -185,7 +181,7 @@ class EngineHost:
         """Takes commands until the front wants no more or the loop dies; the exit status."""
         try:
             while self._loop.error is None:
-                command = self._sockets.next_command(_DEATH_CHECK_MS)
+                command = self._link.next_command(_DEATH_CHECK_MS)
                 if isinstance(command, Shutdown):
                     return 0
                 if command is not None:
@@ -195,7 +191,7 @@ class EngineHost:
         return 1
 
     def _do(self, command: Command) -> None:
-        tell = self._sockets.tell
+        tell = self._link.tell
         match command:
             case Submit(request):
                 self._outbox.taking(request)
@@ -215,11 +211,12 @@ class EngineHost:
     def close(self) -> None:
         """Aborts what runs and ends the loop; says so if it had died."""
         self._loop.stop(timeout=None)
+        self._outbox.close()
         if self._loop.error is not None:
-            self._sockets.tell(Died(f"{type(self._loop.error).__name__}: {self._loop.error}"))
+            self._link.tell(Died(f"{type(self._loop.error).__name__}: {self._loop.error}"))
 
 
-def _sized(config: EngineConfig, fraction: float | None) -> EngineConfig:
+def sized(config: EngineConfig, fraction: float | None) -> EngineConfig:
     """The config with that share of the device's memory for the arena."""
     if fraction is None:
         return config
@@ -230,42 +227,17 @@ def _sized(config: EngineConfig, fraction: float | None) -> EngineConfig:
     return replace(config, memory_bytes=int(describe_device(device).total_bytes * fraction))
 
 
-def read_spec(fd: int) -> EngineSpec:
-    """The line that the front wrote first."""
-    line = bytearray()
-    while not line.endswith(b"\n"):
-        piece = os.read(fd, 65536)
-        if not piece:
-            raise SystemExit("This is started by a front, which says on standard input what to run.")
-        line += piece
-    return decode_spec(bytes(line))
-
-
-def die_with_the_front(fd: int, folders: Sequence[str]) -> None:
-    """Waits for the end of standard input on a thread, then ends the process at once: nobody is left to be told."""
-
-    def wait() -> None:
-        while os.read(fd, 4096):
-            pass
-        log.critical("The front is gone. Exiting.")
-        for folder in folders:
-            shutil.rmtree(folder, ignore_errors=True)
-        os._exit(1)
-
-    threading.Thread(target=wait, name="hemiola-front-watch", daemon=True).start()
-
-
-def run(spec: EngineSpec, sockets: EngineSockets) -> int:
+def run(spec: EngineSpec, link: FrontLink) -> int:
     """One engine from its start to its end; the exit status."""
     try:
-        host = EngineHost(spec, sockets)
+        host = EngineHost(spec, link)
         host.start()
     except HemiolaError as error:
-        sockets.tell(StartFailed(error.code, error.message))
+        link.tell(StartFailed(error.code, error.message))
         return 2
     except Exception as error:
         log.exception("The engine could not be started.")
-        sockets.tell(StartFailed(HemiolaError.code, f"{type(error).__name__}: {error}"))
+        link.tell(StartFailed(HemiolaError.code, f"{type(error).__name__}: {error}"))
         return 2
     status = host.serve()
     host.close()
@@ -274,17 +246,18 @@ def run(spec: EngineSpec, sockets: EngineSockets) -> int:
 
 def main() -> int:
     """Runs the engine that standard input describes; the exit status."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+    leave_signals_to_the_front()
     faulthandler.enable()
     spec = read_spec(sys.stdin.fileno())
     die_with_the_front(sys.stdin.fileno(), spec.frame_folders)
     logging.basicConfig(level=spec.log_level, format="%(levelname)s engine %(name)s: %(message)s")
-    sockets = EngineSockets(spec)
-    status = run(spec, sockets)
-    sockets.close()
+    link = FrontLink(spec)
+    status = run(spec, link)
+    link.close()
     return status
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    logging.shutdown()
+    os._exit(status)  # all is said: taking a loaded torch apart in order would keep the front waiting for seconds

@@ -20,6 +20,7 @@ from .wire import Command, EngineSpec, Report, decode_report, encode, encode_spe
 
 log = logging.getLogger(__name__)
 
+ENGINE_MODULE = "hemiola.api.engine_process"
 _POLL_MS = 1000
 _LAST_WORDS_MS = 50
 _EXIT_WAIT_S = 5.0
@@ -32,9 +33,10 @@ class EngineLink:
         spec: what to run; addresses and folders are filled in here.
         folders: for its sockets and frames.
         number: tells the sockets of successive processes apart.
+        module: what the process runs.
     """
 
-    def __init__(self, spec: EngineSpec, folders: PrivateFolders, number: int) -> None:
+    def __init__(self, spec: EngineSpec, folders: PrivateFolders, number: int, module: str = ENGINE_MODULE) -> None:
         self._context = zmq.Context()
         self._commands = self._bind(zmq.PUSH, commands := f"ipc://{folders.disk}/commands-{number}")
         self._reports = self._bind(zmq.PULL, reports := f"ipc://{folders.disk}/reports-{number}")
@@ -42,7 +44,7 @@ class EngineLink:
         wait_passively()  # torch reads it when the process imports it
         self.process = subprocess.Popen(
             # -P: what lies in the working folder is not to be found under the names of packages
-            [sys.executable, "-P", "-m", "hemiola.api.engine_process"],
+            [sys.executable, "-P", "-m", module],
             stdin=subprocess.PIPE,
             stdout=2,  # what libraries print is for the log
             pass_fds=(held_by_process,),

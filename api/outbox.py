@@ -17,33 +17,13 @@ from hemiola.core.events import Event, Failed, Final
 from hemiola.core.request import MediaRequest, Request
 
 from .frames import FrameWriter
+from .front_link import FrontLink
 from .stats import EngineStats
-from .wire import (
-    Command,
-    EngineSpec,
-    EventBatch,
-    MediaBatch,
-    Report,
-    StatsReport,
-    decode_command,
-    encode,
-    frames_of,
-    with_frames,
-)
+from .wire import EventBatch, MediaBatch, StatsReport, encode, frames_of, with_frames
 
 log = logging.getLogger(__name__)
 
 STATS_PERIOD_S = 0.25
-_LINGER_MS = 2000  # for the last words before an exit
-
-
-def push_socket(context: "zmq.Context[zmq.Socket[bytes]]", address: str) -> "zmq.Socket[bytes]":
-    """One that never blocks and never drops: what cannot be sent yet waits in memory."""
-    socket = context.socket(zmq.PUSH)
-    socket.setsockopt(zmq.SNDHWM, 0)
-    socket.setsockopt(zmq.LINGER, _LINGER_MS)
-    socket.connect(address)
-    return socket
 
 
 class MediaSender:
@@ -97,39 +77,6 @@ class MediaSender:
             self._socket.send(encode(MediaBatch(tuple(sent), files)))
 
 
-class EngineSockets:
-    """The process's ends of its connection to the front.
-
-    Args:
-        spec: where the front listens, and where frames are left.
-
-    Fields:
-        media: sends what belongs to pictures and clips.
-    """
-
-    def __init__(self, spec: EngineSpec) -> None:
-        self._context = zmq.Context()
-        self._commands = self._context.socket(zmq.PULL)
-        self._commands.setsockopt(zmq.RCVHWM, 0)
-        self._commands.connect(spec.commands)
-        self._reports = push_socket(self._context, spec.reports)
-        folders = [Path(folder) for folder in spec.frame_folders]
-        self.media = MediaSender(push_socket(self._context, spec.reports), folders)
-
-    def tell(self, report: Report) -> None:
-        """On one thread at a time: the loop's while it runs, else the main one."""
-        self._reports.send(encode(report))
-
-    def next_command(self, timeout_ms: int) -> Command | None:
-        """On the main thread; None if none came in time."""
-        return decode_command(self._commands.recv()) if self._commands.poll(timeout_ms) else None
-
-    def close(self) -> None:
-        """Returns when all that was told is handed over, or nobody takes it."""
-        self.media.close()
-        self._context.destroy(linger=_LINGER_MS)
-
-
 class Outbox:
     """The loop's side: `deliver` each event, `flush` after each iteration. On the loop's thread, apart from `taking`.
 
@@ -137,8 +84,9 @@ class Outbox:
         clock: seconds.
     """
 
-    def __init__(self, sockets: EngineSockets, clock: Callable[[], float]) -> None:
-        self._sockets = sockets
+    def __init__(self, link: FrontLink, clock: Callable[[], float]) -> None:
+        self._link = link
+        self._media = MediaSender(link.open_media(), link.frame_folders)
         self._clock = clock
         self._media_ids: set[str] = set()
         self._texts: list[Event] = []
@@ -167,16 +115,20 @@ class Outbox:
     def flush(self, num_queued: int, read_stats: Callable[[], EngineStats]) -> None:
         """Sends what was delivered, if anything was or the queue changed; figures now and then."""
         if self._pictures:
-            self._sockets.media.put(tuple(self._pictures))
+            self._media.put(tuple(self._pictures))
             self._pictures.clear()
         told = (self._num_taken, num_queued)
         if self._texts or told != self._told:
-            self._sockets.tell(EventBatch(tuple(self._texts), *told))
+            self._link.tell(EventBatch(tuple(self._texts), *told))
             self._told = told
             self._texts.clear()
         if self._clock() >= self._stats_due_s:
             self.send_stats(read_stats())
 
+    def close(self) -> None:
+        """Returns when all that was flushed is sent."""
+        self._media.close()
+
     def send_stats(self, stats: EngineStats) -> None:
-        self._sockets.tell(StatsReport(stats))
+        self._link.tell(StatsReport(stats))
         self._stats_due_s = self._clock() + STATS_PERIOD_S

@@ -20,7 +20,7 @@ from hemiola.core.request import MediaRequest, Request
 
 from .frames import PrivateFolders
 from .incoming import FrameReader
-from .link import EngineLink
+from .link import ENGINE_MODULE, EngineLink
 from .stats import EngineStats
 from .wire import (
     Abort,
@@ -68,6 +68,7 @@ class RemoteEngine:
         max_queue: requests that may wait to be admitted; beyond, `submit` raises Overloaded.
         on_line: told how a start goes, line by line.
         on_down: told why, when there is no engine and will be none.
+        module: what the process runs.
 
     Fields:
         state: `ready` takes requests.
@@ -85,6 +86,7 @@ class RemoteEngine:
         restarts: Restarts | None = None,
         on_line: Callable[[str], None] | None = None,
         on_down: Callable[[HemiolaError], None] | None = None,
+        module: str = ENGINE_MODULE,
     ) -> None:
         self.state: State = "new"
         self.is_draining = False
@@ -97,6 +99,7 @@ class RemoteEngine:
         self._restarts = restarts or Restarts()
         self._on_line = on_line
         self._on_down = on_down
+        self._module = module
         self._folders = PrivateFolders()
         self._frames = FrameReader(self._folders.all, self._arrived)
         self._changed = threading.Condition()  # guards all that follows, and the link's sending
@@ -259,7 +262,7 @@ class RemoteEngine:
 
     def _run_one(self, number: int) -> None:
         """One process, from its start to its end."""
-        link = EngineLink(self._spec, self._folders, number)
+        link = EngineLink(self._spec, self._folders, number, self._module)
         with self._changed:
             self._num_sent = self._num_taken = self._num_queued = 0
             self._link = link
