@@ -67,7 +67,7 @@ def serving(folder: Path, *, jobs: JobLimits | None = None, **settings: Any) -> 
         httpx.Client(base_url=url, timeout=30) as http,
     ):
         yield MediaServer(painter, url, http)
-        painter.let_go()
+    painter.let_go()
     calls.close()
 
 

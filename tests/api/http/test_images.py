@@ -64,7 +64,7 @@ def test_the_openai_client_makes_several_with_their_seeds(server: MediaServer) -
         model="brush", prompt="fox", n=3, size="96x32", extra_body={"seed": 5, "num_inference_steps": 2}
     )
     assert answer.data is not None
-    assert [each.seed for each in answer.data] == [5, 6, 7]  # type: ignore[attr-defined]
+    assert [each.to_dict()["seed"] for each in answer.data] == [5, 6, 7]
     for i, each in enumerate(answer.data):
         assert picture(each.b64_json or "").size == (96, 32)
         assert picture(each.b64_json or "").getpixel((0, 0)) == tuple(colour(5 + i))
@@ -180,13 +180,14 @@ def events_of(text: str) -> list[tuple[str | None, Any]]:
 
 def test_the_openai_client_gets_each_picture_as_it_is_done(server: MediaServer) -> None:
     stream = server.sdk().images.generate(prompt="fox", model="brush", n=2, stream=True, extra_body={"seed": 4})
-    done = {event.index: event for event in stream}  # type: ignore[attr-defined, union-attr]
+    events: list[dict[str, Any]] = [event.to_dict() for event in stream]
+    done = {event["index"]: event for event in events}
     assert sorted(done) == [0, 1]
     for i, event in done.items():
-        assert event.type == "image_generation.completed"
-        assert (event.seed, event.size, event.output_format) == (4 + i, "64x64", "png")  # type: ignore[union-attr]
-        assert event.usage.total_tokens == 2  # type: ignore[union-attr]
-        assert picture(event.b64_json).getpixel((0, 0)) == tuple(colour(4 + i))
+        assert event["type"] == "image_generation.completed"
+        assert (event["seed"], event["size"], event["output_format"]) == (4 + i, "64x64", "png")
+        assert event["usage"]["total_tokens"] == 2
+        assert picture(str(event["b64_json"])).getpixel((0, 0)) == tuple(colour(4 + i))
 
 
 def test_every_step_is_told_in_a_comment(server: MediaServer) -> None:
