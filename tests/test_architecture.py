@@ -33,7 +33,7 @@ MAY_IMPORT = {
 # Third-party packages of the parts that must stay light; the other parts are free.
 MAY_USE = {"contracts": {"msgspec"}, "scheduler": {"msgspec", "numpy"}}
 # Import names that are not those of their distributions.
-IMPORTED_AS = {"PIL": "pillow", "flashinfer": "flashinfer_python", "cuda": "cuda_bindings"}
+IMPORTED_AS = {"PIL": "pillow", "zmq": "pyzmq", "flashinfer": "flashinfer_python", "cuda": "cuda_bindings"}
 WITHOUT_TORCH = sorted(CONTRACTS | RECORDS | {"hemiola", "hemiola.core.timeline", "hemiola.core.hub"})
 
 
