@@ -128,14 +128,13 @@ class Pressure:
     def _park_to_tidy(self) -> bool:
         """Parks the most urgent state that waits: what lies in the way may be its own, and it comes back in one place.
 
-        Once between two of its steps.
+        Once, until some request has ended.
         """
         first = min((entry for entry, _ in self._held.values()), key=_lateness)
-        if first.is_tidied or not first.state.can_park:
+        if first.tidied_at == self._running.num_ended or not first.state.can_park or not self._park(first):
             return False
-        first.is_tidied = self._park(first)
-        first.waits_for_end = -1
-        return first.is_tidied
+        first.tidied_at, first.waits_for_end = self._running.num_ended, -1
+        return True
 
     def _retry_held(self) -> None:
         """Lets all held states try again if bytes became free since they were held."""

@@ -18,7 +18,7 @@ class Running:
         waits_for_end: how many requests had ended when it was parked for another: it comes back when one more has.
         is_short: its step lacked memory, and it was not launched since. Nobody later takes memory before it.
         is_suspect: a batch with it failed; it runs alone until a step succeeded.
-        is_tidied: it was parked only to put its memory in order, since its last step.
+        tidied_at: how many requests had ended when it was parked only to put its memory in order.
     """
 
     state: Any
@@ -30,7 +30,7 @@ class Running:
     waits_for_end: int = -1
     is_short: bool = False
     is_suspect: bool = False
-    is_tidied: bool = False
+    tidied_at: int = -1
 
 
 class RunningSet:
@@ -77,4 +77,4 @@ class RunningSet:
             entry = self.entries.get(state)
             if entry is not None:
                 entry.in_flight -= 1
-                entry.is_suspect = entry.is_tidied = False
+                entry.is_suspect = False
