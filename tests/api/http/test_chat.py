@@ -6,7 +6,7 @@ import httpx
 import openai
 import pytest
 
-from .text_rig import Answer, RecitingCalls, Reciter, frames_of, texts
+from .text_rig import Answer, Reciter, RecitingCalls, frames_of, texts
 
 HI: Any = [{"role": "user", "content": "Hi!"}]
 WEATHER: Any = {
@@ -146,7 +146,7 @@ def test_logprobs_are_of_every_token_and_their_bytes_are_the_text(
     assert b"".join(bytes(entry.bytes or ()) for entry in logprobs.content).decode() == text
     assert len(logprobs.content) == len(reciter.tokenizer.encode(text))
     for entry in logprobs.content:
-        assert [top.logprob for top in entry.top_logprobs] == sorted((t.logprob for t in entry.top_logprobs))[::-1]
+        assert [top.logprob for top in entry.top_logprobs] == sorted(t.logprob for t in entry.top_logprobs)[::-1]
         assert len(entry.top_logprobs) == 3 and entry.logprob == -0.25
 
 
@@ -227,7 +227,8 @@ def test_a_conversation_with_tools_goes_to_the_model_as_it_was(client: openai.Op
     ]
     client.chat.completions.create(model="org/tiny", messages=history, tools=[WEATHER])
     prompt = reciter.tokenizer.decode(reciter.requests[0].token_ids, skip_special_tokens=False)
-    assert f'<think>\nHm.\n</think>\n\n\n<tool_call>\n{{"name": "get_weather", "arguments": {ARGUMENTS}}}\n' in prompt
+    assert "<think>\nHm.\n</think>" in prompt
+    assert f'<tool_call>\n{{"name": "get_weather", "arguments": {ARGUMENTS}}}\n</tool_call>' in prompt
     assert "<|im_start|>tool\nrain<|im_end|>" in prompt
 
 

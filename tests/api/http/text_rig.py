@@ -122,6 +122,7 @@ class Reciter:
 
     def finish(self, request_id: str) -> None:
         self._ended.setdefault(request_id, "finished")
+        self.go_on.set()
 
     def _recite(self, request: TextRequest, answer: Answer) -> None:
         assert self.calls is not None
