@@ -24,7 +24,8 @@ export async function call(path, { method = "GET", body, signal } = {}) {
     if (body !== undefined) headers["content-type"] = "application/json";
     let response;
     try {
-      response = await fetch(path, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) });
+      // What is taken back is taken back even if the page is left.
+      response = await fetch(path, { method, headers, signal, keepalive: method === "DELETE", body: body === undefined ? undefined : JSON.stringify(body) });
     } catch (error) {
       if (error.name === "AbortError") throw error;
       throw new ApiError("The server cannot be reached.", 0);

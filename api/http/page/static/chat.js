@@ -2,7 +2,7 @@
 
 import { stream } from "./api.js";
 import { make, seconds } from "./elements.js";
-import { Card, keepInView, showAsked } from "./feed.js";
+import { Card, showAsked } from "./feed.js";
 
 const conversation = [];
 
@@ -39,7 +39,6 @@ async function follow(events, turn, text, card) {
       first ??= performance.now();
       turn.content += delta.content;
       text.append(delta.content);
-      keepInView();
     }
   }
   if (usage && first) card.say(facts(usage, begun, first));

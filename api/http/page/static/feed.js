@@ -23,7 +23,7 @@ export class Card {
     this.element = make("article", { class: "answer", "aria-busy": "true", "aria-label": what }, this.body, this.foot);
     feed.append(this.element);
     running.add(this);
-    keepInView(true);
+    follow();
   }
 
   get signal() {
@@ -49,7 +49,6 @@ export class Card {
       running.delete(this);
       this.stopper.remove();
       this.element.setAttribute("aria-busy", "false");
-      keepInView();
     }
   }
 }
@@ -67,9 +66,14 @@ export function clear() {
   location.reload();
 }
 
-/** Scrolls along, unless the user has scrolled away. */
-export function keepInView(always = false) {
-  const page = document.documentElement;
-  const hidden = page.scrollHeight - page.clientHeight - page.scrollTop;
-  if (always || hidden < 160) page.scrollTop = page.scrollHeight;
+// Follows what grows, unless the user has scrolled away from the end.
+let isFollowing = true;
+const distance = () => document.documentElement.scrollHeight - innerHeight - scrollY;
+addEventListener("scroll", () => (isFollowing = distance() < 120), { passive: true });
+new ResizeObserver(() => {
+  if (isFollowing) scrollTo({ top: document.documentElement.scrollHeight });
+}).observe(feed);
+
+function follow() {
+  isFollowing = true;
 }

@@ -1,7 +1,6 @@
 // The place where a picture or clip will be: of its shape from the start, with progress until it is there.
 
 import { make } from "./elements.js";
-import { keepInView } from "./feed.js";
 
 export class Frame {
   constructor(width, height) {
@@ -36,7 +35,6 @@ export class Frame {
   }
 
   show(element, url, name) {
-    element.addEventListener("load", () => keepInView());
     const save = make("a", { class: "quiet save", href: url, download: name }, "Save");
     this.element.replaceChildren(element, save);
   }

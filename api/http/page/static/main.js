@@ -31,6 +31,7 @@ function send(kind, text, model) {
 function showMode() {
   const kind = mode();
   prompt.placeholder = PLACEHOLDERS[kind];
+  $("model").closest("label").classList.toggle("only", served[kind].length < 2);
   $("model").replaceChildren(...served[kind].map((id) => make("option", { value: id }, id)));
   showOptions(kind);
 }

@@ -5,7 +5,8 @@
 import { json } from "./api.js";
 import { make } from "./elements.js";
 
-export const ROW = 30;
+const ROW = 24;
+const GAP = 3; // above and below a block
 const AXIS = 20;
 const POLL_MS = 250;
 const IDLE_POLL_MS = 1000;
@@ -24,12 +25,12 @@ const COLOURS = {
 };
 const OTHERS = ["#3FAE78", "#B08948", "#5C7C8A", "#C26FB2", "#8A8F98"];
 const NAMES = {
-  "tokens/prefill": "read prompts",
-  "tokens/decode": "write tokens",
-  "blocks/encode": "encode prompts",
-  "tokens/encode": "encode prompts",
+  "tokens/prefill": "read prompt",
+  "tokens/decode": "write text",
+  "blocks/encode": "encode prompt",
+  "tokens/encode": "encode prompt",
   "blocks/denoise": "denoise",
-  "blocks/decode": "decode pictures",
+  "blocks/decode": "decode pixels",
 };
 
 const canvas = document.getElementById("timeline");
@@ -112,7 +113,8 @@ export class Timeline {
   row(model) {
     if (!this.models.includes(model)) {
       this.models.push(model);
-      names.replaceChildren(...this.models.map((name) => make("div", { title: name }, name)), make("div", {}, "all together"));
+      const shown = shortened(this.models);
+      names.replaceChildren(...this.models.map((name, i) => make("div", { title: name }, shown[i])), make("div", {}, "all together"));
     }
     return this.models.indexOf(model);
   }
@@ -155,8 +157,7 @@ export class Timeline {
     pen.setTransform(scale, 0, 0, scale, 0, 0);
     pen.clearRect(0, 0, width, height);
     const style = getComputedStyle(canvas);
-    const colours = { line: style.getPropertyValue("--line"), soft: style.getPropertyValue("--soft"), band: style.getPropertyValue("--band") };
-    this.sheet(pen, width, rows, colours);
+    this.sheet(pen, width, rows, { line: style.outlineColor, soft: style.color, band: style.caretColor });
     const steps = this.shown;
     const right = this.edge();
     const x = (time) => width - ((right - time) / this.spanS) * width;
@@ -168,7 +169,7 @@ export class Timeline {
     pen.fillStyle = colours.band;
     for (let row = 0; row < rows; row++) {
       pen.beginPath();
-      pen.roundRect(0, row * ROW + 4, width, ROW - 8, 5);
+      pen.roundRect(0, row * ROW + GAP, width, ROW - 2 * GAP, 4);
       pen.fill();
     }
     const gap = [0.5, 1, 2, 5, 10].find((each) => (each / this.spanS) * width >= 62) ?? 10;
@@ -191,9 +192,9 @@ export class Timeline {
     const filled = wide > 3 ? wide - 1 : Math.max(wide, 0.75);
     pen.fillStyle = step.colour;
     pen.beginPath();
-    pen.roundRect(left, step.row * ROW + 4, filled, ROW - 8, Math.min(3, filled / 2));
+    pen.roundRect(left, step.row * ROW + GAP, filled, ROW - 2 * GAP, Math.min(3, filled / 2));
     pen.fill();
-    pen.fillRect(left, (rows - 1) * ROW + 8, filled, ROW - 16);
+    pen.fillRect(left, (rows - 1) * ROW + 2 * GAP, filled, ROW - 4 * GAP);
     if (wide > 20 && step.rows > 1) {
       pen.fillStyle = "#ffffff";
       pen.font = "600 11px system-ui, sans-serif";
@@ -214,7 +215,7 @@ export class Timeline {
       const busy = steps.reduce((sum, step) => sum + Math.min(step.end_s, right) - Math.max(step.start_s, left), 0);
       const lanes = new Set(steps.map((step) => step.lane)).size;
       const share = Math.min(100, Math.round((100 * busy) / this.spanS / lanes));
-      text = `${steps.length} steps · ${turns} changes between models · busy ${share} %`;
+      text = `${steps.length} steps · ${turns} turns · ${share} % busy`;
     }
     if (facts.textContent !== text) {
       facts.textContent = text;
@@ -236,6 +237,15 @@ export class Timeline {
     tip.style.left = `${Math.min(Math.max(event.clientX - left - tip.offsetWidth / 2, 0), width - tip.offsetWidth)}px`;
     tip.style.top = `${(row + 1) * ROW}px`;
   }
+}
+
+/** Names without what they all begin with, up to a dash or slash. */
+function shortened(models) {
+  if (models.length < 2) return models;
+  let same = 0;
+  while (models.every((name) => name[same] === models[0][same] && same < name.length)) same++;
+  const cut = models[0].slice(0, same).search(/[-/][^-/]*$/) + 1;
+  return models.map((name) => name.slice(cut));
 }
 
 function swatch(colour) {
