@@ -53,6 +53,20 @@ def read_messages(
     return read
 
 
+def split_begun(messages: str | Sequence[Mapping[str, Any]]) -> tuple[Sequence[Mapping[str, Any]], str]:
+    """The messages before the last, and what the last has begun to say: it follows the prompt for an answer as it is.
+
+    Raises:
+        InvalidRequest: the last is not the assistant's, says nothing, or is the only one.
+    """
+    last = messages[-1] if isinstance(messages, Sequence) and len(messages) > 1 else None
+    content = last.get("content") if isinstance(last, Mapping) and last.get("role") == "assistant" else None
+    if isinstance(messages, str) or not isinstance(content, str) or set(last or ()) - {"role", "content"}:
+        text = "Invalid 'continue_final_message': needs messages that end with one of the assistant's, a text alone."
+        raise InvalidRequest("continue_final_message", text)
+    return messages[:-1], content
+
+
 def _message(at: str, role: str, message: Mapping[str, Any], arguments_as_text: bool) -> dict[str, Any]:
     read: dict[str, Any] = {"role": role}
     content = message.get("content")

@@ -17,7 +17,7 @@ from hemiola.llm.tokenizer import TextTokenizer
 
 from ..results import Answer, ToolCall
 from .answers import AnswerParser, Delta, collect
-from .conversation import read_messages
+from .conversation import read_messages, split_begun
 from .terms import CallTerms, check_integer, check_number, wrong_type
 from .tools import offered_tools
 
@@ -53,6 +53,7 @@ class TextFront:
         tool_choice: str | Mapping[str, Any] | None = None,
         enable_thinking: bool = False,
         template_options: Mapping[str, Any] | None = None,
+        continue_final_message: bool = False,
         **sampling: Any,
     ) -> list[TextRequest]:
         """`n` requests that answer a conversation; a string is one user message. See `requests` for the rest.
@@ -60,12 +61,16 @@ class TextFront:
         Args:
             tool_choice: "auto", "none", or {type: "allowed_tools", ...}.
             template_options: what else the model's template understands.
+            continue_final_message: go on with the last message, which is the assistant's and has begun.
 
         Raises:
             InvalidRequest: names the field, the value and what is allowed.
         """
         options = {"enable_thinking": enable_thinking, **(template_options or {})}
-        text = self.render(messages, tools=offered_tools(tools, tool_choice), options=options)
+        begun = ""
+        if continue_final_message:
+            messages, begun = split_begun(messages)
+        text = self.render(messages, tools=offered_tools(tools, tool_choice), options=options) + begun
         return self.requests([self.tokenizer.encode(text)], terms, param="messages", **sampling)
 
     def render(

@@ -1,0 +1,152 @@
+"""How each kind of node asks: by the methods that engines and clients share. Knows no scheduler and no server."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar
+
+from hemiola.core.errors import HemiolaError, InvalidRequest
+from hemiola.core.events import Event, Failed, Progress, Token, Usage
+
+from ..front.terms import CallTerms, engine_clock
+from ..results import Answer, Completion, ImageResult, VideoResult
+from ..stream import Stream
+from .execution import Execution, ProgramEvent, Work
+from .expressions import Gen, Media
+from .graph import Node, Outcome
+from .turns import Turn, as_messages, is_conversation
+from .values import text_of
+
+T = TypeVar("T")
+_LETTING_GO_S = 10.0
+
+
+class Asked(Protocol):
+    """What a program needs of an engine or a client: four methods of `Calls`."""
+
+    def stream_chat(
+        self, messages: Any, *, model: str | None = None, terms: CallTerms | None = None, **options: Any
+    ) -> Stream[Completion]: ...
+
+    def stream_complete(
+        self, prompt: Any, *, model: str | None = None, terms: CallTerms | None = None, **options: Any
+    ) -> Stream[Completion]: ...
+
+    def stream_image(
+        self, prompt: str, *, model: str | None = None, terms: CallTerms | None = None, **options: Any
+    ) -> Stream[ImageResult]: ...
+
+    def stream_video(
+        self, prompt: str, *, model: str | None = None, terms: CallTerms | None = None, **options: Any
+    ) -> Stream[VideoResult]: ...
+
+
+def text_work(asked: Gen, turns: Sequence[Turn]) -> Work:
+    """Writes the end of the last turn; that is the assistant's, or plain text."""
+
+    async def work(execution: Execution, node: Node) -> Outcome:
+        for attempt in range(asked.retries + 1):
+            completion = await _follow(execution, node, _ask_text(execution, node, asked, turns, attempt))
+            node.usage = completion.usage
+            try:
+                return _text_outcome(asked, completion)
+            except HemiolaError:
+                if attempt == asked.retries:
+                    raise
+        raise AssertionError("The last attempt either returned or raised.")
+
+    return work
+
+
+def media_work(asked: Media) -> Work:
+    """Makes pictures or a clip."""
+
+    async def work(execution: Execution, node: Node) -> Outcome:
+        calls: Asked = execution.calls
+        prompt, terms = text_of(asked.prompt), execution.terms(node, 0)
+        if asked.kind == "image":
+            pictures = await _follow(execution, node, calls.stream_image(prompt, terms=terms, **asked.options))
+            node.usage = _sum([finished.usage for finished in pictures.finished])
+            return Outcome(pictures)
+        clip = await _follow(execution, node, calls.stream_video(prompt, terms=terms, **asked.options))
+        node.usage = clip.finished.usage
+        return Outcome(clip)
+
+    return work
+
+
+def _ask_text(execution: Execution, node: Node, asked: Gen, turns: Sequence[Turn], attempt: int) -> Stream[Completion]:
+    """What has been said goes as whole messages, and a turn that has begun as a message to be continued.
+
+    So the prompt of every call begins with the prompts and answers before it, to the byte.
+    """
+    calls: Asked = execution.calls
+    options = dict(asked.options)
+    if attempt and "seed" in options:
+        options["seed"] += attempt
+    if asked.n > 1:
+        options["n"] = asked.n
+    terms = execution.terms(node, attempt)
+    *before, current = turns
+    if not is_conversation(turns):
+        return calls.stream_complete(current.raw, terms=terms, **options)
+    messages = as_messages(before)
+    if current.raw:
+        _check_no_reasoning(current, node)
+        messages.append({"role": "assistant", "content": current.raw})
+        options["continue_final_message"] = True
+    return calls.stream_chat(messages, terms=terms, **options)
+
+
+def _check_no_reasoning(turn: Turn, node: Node) -> None:
+    if "reasoning_content" in turn.message:
+        text = f"'{node.name}' would continue a turn that has reasoning. Let it begin a turn of its own."
+        raise InvalidRequest(node.name, text)
+
+
+def _text_outcome(asked: Gen, completion: Completion) -> Outcome:
+    if asked.n > 1:
+        return Outcome([answer.text for answer in completion.answers], None)
+    answer: Answer = completion.answers[0]
+    value = answer.text if asked.read is None else asked.read(answer.text)
+    return Outcome(value, answer.text, answer.raw_text, answer.reasoning)
+
+
+async def _follow(execution: Execution, node: Node, stream: Stream[T]) -> T:
+    """The stream's result; its events become the program's. Being cancelled ends its requests."""
+    node.request_ids += stream.request_ids
+    node.submitted_s = node.submitted_s or engine_clock()
+    try:
+        async for events in stream.batches():
+            if node.first_s is None:
+                node.first_s = engine_clock()
+            for event in events:
+                _pass_on(execution, node, stream.request_ids, event)
+            if any(isinstance(event, Failed) for event in events):
+                break
+        return await stream.aresult()
+    except asyncio.CancelledError:
+        await _let_go(stream)
+        raise
+
+
+async def _let_go(stream: Stream[Any]) -> None:
+    """Cancels the requests and waits until they have ended, so that no step of theirs runs later."""
+    stream.cancel()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LETTING_GO_S):
+            async for _ in stream.batches():
+                continue
+
+
+def _pass_on(execution: Execution, node: Node, request_ids: Sequence[str], event: Event) -> None:
+    index = request_ids.index(event.request_id) if len(request_ids) > 1 else 0
+    if isinstance(event, Token) and event.text:
+        execution.tell(ProgramEvent("text", node.name, node.branch, text=event.text, index=index))
+    elif isinstance(event, Progress):
+        news = ProgramEvent("progress", node.name, node.branch, index=index, done=event.done, total=event.total)
+        execution.tell(news)
+
+
+def _sum(usages: Sequence[Usage]) -> Usage:
+    return Usage(num_steps=sum(usage.num_steps for usage in usages))

@@ -1,0 +1,185 @@
+"""Runs the nodes of one program: each is asked for as soon as what it needs is there, whatever the program waits for.
+
+Everything here happens on one event loop, that of `run`; only `add` is called from elsewhere too, by programs that are
+ordinary functions and run in a thread.
+"""
+
+import asyncio
+import contextvars
+import inspect
+import threading
+import uuid
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from hemiola.core.errors import RequestAborted
+
+from ..front.terms import CallTerms, engine_clock
+from .graph import Kind, Node, NodeFailed, Outcome, Place
+
+Work = Callable[["Execution", Node], Awaitable[Outcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramEvent:
+    """News of one node. `text` events add to its answer `index`; `progress` events say `done` of `total` steps.
+
+    Fields:
+        name, branch: whose it is: the variable and the fork ("" for the program itself).
+        value: of `finished`: the variable's.
+        error: of `failed`.
+    """
+
+    kind: Literal["started", "text", "progress", "finished", "failed"]
+    name: str
+    branch: str = ""
+    text: str = ""
+    index: int = 0
+    done: int = 0
+    total: int = 0
+    value: Any = None
+    error: BaseException | None = None
+
+
+class Execution:
+    """Of one run.
+
+    Args:
+        calls: where nodes run: an Engine, a ServedEngine, a client.
+        terms: of all its calls; `deadline_s` counts from the beginning of the run.
+        emit: takes events, on the loop; never blocks.
+
+    Fields:
+        id: of the program's run; the engine's requests are called `<id>-<node>`.
+        nodes: in order of creation.
+    """
+
+    def __init__(self, calls: Any, terms: CallTerms, emit: Callable[[ProgramEvent], None] | None = None) -> None:
+        self.calls = calls
+        self.id = uuid.uuid4().hex[:12]
+        self.nodes: list[Node] = []
+        self.started_s = engine_clock()
+        self._terms = terms
+        self._emit = emit
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lock = threading.Lock()
+        self._over: str | None = None
+
+    async def run(self, function: Callable[[], object]) -> None:
+        """Runs the program's function, then waits for its nodes. Cancelled, or if the function raises, none goes on."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        try:
+            await self._call(function)
+            while self._tasks:
+                await asyncio.wait(self._tasks)
+            self._end("the program is over")
+        except BaseException:
+            self._end("the program was cancelled")
+            await self._cancel()
+            raise
+
+    def add(self, kind: Kind, name: str, branch: str, place: Place, inputs: tuple[Node, ...], work: Work) -> Node:
+        """A new node, which runs as soon as its inputs have ended well. From any thread; never waits.
+
+        Raises:
+            RequestAborted: the program is over.
+        """
+        with self._lock:
+            if self._over is not None:
+                raise RequestAborted(f"'{name}' ({place}): {self._over}.")
+            node = Node(len(self.nodes), kind, name, branch, place, inputs, self._thread, engine_clock())
+            self.nodes.append(node)
+            if threading.get_ident() != self._thread:
+                self._loop.call_soon_threadsafe(self._start, node, work)
+                return node
+        self._start(node, work)
+        return node
+
+    def terms(self, node: Node, attempt: int) -> CallTerms:
+        """Of the next call of a node."""
+        number = f"{self.id}-{node.idx}" + (f"-retry{attempt}" if attempt else "")
+        deadline_s = self._terms.deadline_s
+        if deadline_s is not None:
+            deadline_s = max(self.started_s + deadline_s - engine_clock(), 0.0)
+        return replace(self._terms, id=number, deadline_s=deadline_s)
+
+    def tell(self, event: ProgramEvent) -> None:
+        if self._emit is not None:
+            self._emit(event)
+
+    # Inside
+
+    def _start(self, node: Node, work: Work) -> None:
+        if self._over is not None:
+            if not node.result.done():
+                self._fail(node, RequestAborted(f"'{node.name}' ({node.place}): {self._over}."))
+            return
+        task = asyncio.create_task(self._live(node, work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _live(self, node: Node, work: Work) -> None:
+        """A node's whole life. Whatever goes wrong is this node's alone, and that of those who need it."""
+        try:
+            for each in node.inputs:
+                await each.arrived()
+            self.tell(ProgramEvent("started", node.name, node.branch))
+            outcome = await work(self, node)
+        except asyncio.CancelledError:
+            self._fail(node, RequestAborted(f"'{node.name}' ({node.place}): {self._over or 'it was cancelled'}."))
+            raise
+        except Exception as error:
+            self._fail(node, NodeFailed(node, error))
+        else:
+            node.ended_s = engine_clock()
+            node.result.set_result(outcome)
+            self.tell(ProgramEvent("finished", node.name, node.branch, value=outcome.value))
+
+    def _fail(self, node: Node, error: BaseException) -> None:
+        node.ended_s = engine_clock()
+        node.result.set_exception(error)
+        self.tell(ProgramEvent("failed", node.name, node.branch, error=error))
+
+    async def _call(self, function: Callable[[], object]) -> None:
+        if inspect.iscoroutinefunction(function):
+            await function()
+            return
+        done: asyncio.Future[None] = self._loop.create_future()
+        context = contextvars.copy_context()
+
+        def end(error: BaseException | None) -> None:
+            if done.done():
+                return
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        def body() -> None:
+            failure: BaseException | None = None
+            try:
+                context.run(function)
+            except BaseException as error:
+                failure = error
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(end, failure)
+
+        threading.Thread(target=body, name=f"program-{self.id}", daemon=True).start()
+        await done
+
+    def _end(self, why: str) -> None:
+        with self._lock:
+            self._over = self._over or why
+
+    async def _cancel(self) -> None:
+        """Ends every node; returns when the engine has let go of them."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        for node in self.nodes:
+            if not node.result.done():  # added, but never started
+                self._fail(node, RequestAborted(f"'{node.name}' ({node.place}): {self._over}."))

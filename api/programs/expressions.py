@@ -1,0 +1,206 @@
+"""What a program may ask for. Expressions are plain frozen values: nothing happens until one is added to a state."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from hemiola.core.errors import InvalidRequest
+
+from .reading import Reader, read_float, read_int, read_json
+from .values import Text
+
+Scoring = Literal["mean", "sum"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gen:
+    """Text to be written by the model.
+
+    Fields:
+        options: of the call, besides `n`.
+        read: from the text to the variable's value; what it refuses is asked for again, `retries` times at most.
+    """
+
+    name: str
+    options: Mapping[str, Any]
+    n: int = 1
+    read: Reader | None = None
+    retries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """A picture or clip to be made. It adds nothing to the text."""
+
+    kind: Literal["image", "video"]
+    name: str
+    prompt: Text
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A whole turn of a conversation."""
+
+    role: str
+    parts: tuple["Text | Gen", ...] = field(default=())
+
+
+Expression = Gen | Media | Spoken
+
+
+# Who speaks
+
+
+def system(*parts: Text) -> Spoken:
+    """Tells the model what it is."""
+    return Spoken("system", parts)
+
+
+def user(*parts: Text) -> Spoken:
+    """Says something to the model."""
+    return Spoken("user", parts)
+
+
+def assistant(*parts: Text | Gen) -> Spoken:
+    """The model's turn: texts put into its mouth and `gen`s, in order."""
+    return Spoken("assistant", parts)
+
+
+# Text
+
+
+def gen(
+    name: str,
+    *,
+    max_tokens: int | None = None,
+    stop: str | Sequence[str] | None = None,
+    n: int = 1,
+    temperature: float | None = None,
+    top_p: float | None = None,
+    top_k: int | None = None,
+    seed: int | None = None,
+    model: str | None = None,
+    enable_thinking: bool = False,
+    regex: str | None = None,
+    json_schema: Any = None,
+) -> Gen:
+    """Text written by the model; what is left out is as the model's generation config says.
+
+    Args:
+        n: more than one makes the variable a list; `s.keep(name, index)` says with which to go on.
+        regex, json_schema: refused; nothing constrains what a model may write. `gen_json` checks afterwards.
+
+    Raises:
+        InvalidRequest: names the option.
+    """
+    for option, value in (("regex", regex), ("json_schema", json_schema)):
+        if value is not None:
+            text = f"'{option}' is not supported: text is not constrained. gen_int, gen_float and gen_json check it."
+            raise InvalidRequest(option, text, "unsupported_parameter")
+    given = {
+        "max_tokens": max_tokens,
+        "stop": stop,
+        "temperature": temperature,
+        "top_p": top_p,
+        "top_k": top_k,
+        "seed": seed,
+        "model": model,
+        "enable_thinking": enable_thinking or None,
+    }
+    return Gen(name, {key: value for key, value in given.items() if value is not None}, n)
+
+
+def gen_int(
+    name: str, *, minimum: int | None = None, maximum: int | None = None, retries: int = 0, **options: Any
+) -> Gen:
+    """An answer with exactly one number in it, which is whole and within the bounds. Options: see `gen`."""
+    return _read(name, read_int(minimum, maximum), retries, options)
+
+
+def gen_float(
+    name: str, *, minimum: float | None = None, maximum: float | None = None, retries: int = 0, **options: Any
+) -> Gen:
+    """An answer with exactly one number in it, within the bounds. Options: see `gen`."""
+    return _read(name, read_float(minimum, maximum), retries, options)
+
+
+def gen_json(name: str, *, into: Any = None, retries: int = 0, **options: Any) -> Gen:
+    """An answer that is a JSON document, alone or in a fence. Options: see `gen`.
+
+    Args:
+        into: a type that it must fit: a dataclass, TypedDict, msgspec Struct, `list[int]`, ... or a pydantic model.
+        retries: how often an answer that does not is asked for again, each time with the next seed.
+    """
+    return _read(name, read_json(into), retries, options)
+
+
+def _read(name: str, read: Callable[[str], Any], retries: int, options: Mapping[str, Any]) -> Gen:
+    plain = gen(name, **options)
+    if plain.n != 1:
+        raise InvalidRequest("n", f"Invalid 'n' of '{name}': {plain.n}. One answer is read at a time. Allowed: 1.")
+    if retries < 0 or (retries and plain.options.get("temperature") == 0):
+        text = f"Invalid 'retries' of '{name}': {retries}. Allowed: 0 or more, and 0 where temperature is 0."
+        raise InvalidRequest("retries", text + " The same answer would come again.")
+    return Gen(name, plain.options, read=read, retries=retries)
+
+
+# Pictures and clips
+
+
+def gen_image(
+    name: str,
+    prompt: Text,
+    *,
+    negative_prompt: str | None = None,
+    size: str | tuple[int, int] | None = None,
+    steps: int | None = None,
+    guidance: float | None = None,
+    seed: int | None = None,
+    n: int | None = None,
+    model: str | None = None,
+) -> Media:
+    """Pictures: the variable is an ImageResult. What is left out is as the model's defaults say."""
+    return _media("image", name, prompt, negative_prompt, size, steps, guidance, seed, model, n=n)
+
+
+def gen_video(
+    name: str,
+    prompt: Text,
+    *,
+    negative_prompt: str | None = None,
+    size: str | tuple[int, int] | None = None,
+    frames: int | None = None,
+    fps: int | None = None,
+    steps: int | None = None,
+    guidance: float | None = None,
+    seed: int | None = None,
+    model: str | None = None,
+) -> Media:
+    """A clip: the variable is a VideoResult. What is left out is as the model's defaults say."""
+    more = {"num_frames": frames, "fps": fps}
+    return _media("video", name, prompt, negative_prompt, size, steps, guidance, seed, model, **more)
+
+
+def _media(
+    kind: Literal["image", "video"],
+    name: str,
+    prompt: Text,
+    negative_prompt: str | None,
+    size: str | tuple[int, int] | None,
+    steps: int | None,
+    guidance: float | None,
+    seed: int | None,
+    model: str | None,
+    **more: int | None,
+) -> Media:
+    given = {
+        "negative_prompt": negative_prompt,
+        "size": size,
+        "num_inference_steps": steps,
+        "guidance_scale": guidance,
+        "seed": seed,
+        "model": model,
+        **more,
+    }
+    return Media(kind, name, prompt, {key: value for key, value in given.items() if value is not None})

@@ -1,0 +1,129 @@
+"""The nodes of a running program: what was asked where, what it waits for, and what became of it. Knows no engine."""
+
+import asyncio
+import sys
+import threading
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from hemiola.core.errors import HemiolaError, InvalidRequest
+from hemiola.core.events import Usage
+
+Kind = Literal["gen", "select", "image", "video"]
+_HERE = str(Path(__file__).parent)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of a user's program."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{Path(self.file).name}:{self.line}"
+
+
+def calling_place() -> Place:
+    """The innermost line outside this folder."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename.startswith(_HERE) and frame.f_back is not None:
+        frame = frame.f_back
+    return Place(frame.f_code.co_filename, frame.f_lineno)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a node gave.
+
+    Fields:
+        value: what its variable is.
+        text: what it adds to the turn that it is in; None where several answers are still to be chosen from.
+        raw: the same with reasoning as it was generated.
+    """
+
+    value: Any
+    text: str | None = ""
+    raw: str = ""
+    reasoning: str | None = None
+
+
+class NodeFailed(HemiolaError):
+    """A node gave nothing: the message names it, its line and its requests. `__cause__` is why.
+
+    Fields:
+        name: of the variable.
+        place: the program's line.
+        request_ids: of the engine; empty where it was never asked.
+    """
+
+    def __init__(self, node: "Node", cause: BaseException) -> None:
+        asked = f", request {', '.join(node.request_ids)}" if node.request_ids else ""
+        super().__init__(f"'{node.name}' ({node.place}{asked}) failed: {cause}")
+        self.name = node.name
+        self.place = node.place
+        self.request_ids = node.request_ids
+        self.code = cause.code if isinstance(cause, HemiolaError) else "program_error"
+        self.__cause__ = cause
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """One expression of a running program.
+
+    Fields:
+        idx: in order of creation.
+        branch: which fork it is in: "" for the program's own state, then "0", "0.1", ...
+        inputs: the nodes whose results it needs.
+        loop_thread: the thread that must never wait for it, because that thread runs it.
+        result: filled when it ends.
+        created_s, submitted_s, first_s, ended_s: on the engine's clock; `first_s` is the first event.
+        request_ids: of all attempts.
+        usage: of the last attempt.
+    """
+
+    idx: int
+    kind: Kind
+    name: str
+    branch: str
+    place: Place
+    inputs: tuple["Node", ...]
+    loop_thread: int
+    created_s: float
+    result: Future[Outcome] = field(default_factory=Future)
+    submitted_s: float | None = None
+    first_s: float | None = None
+    ended_s: float | None = None
+    request_ids: tuple[str, ...] = ()
+    usage: Usage | None = None
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why it failed; None also while it has not ended."""
+        return self.result.exception() if self.result.done() else None
+
+    def wait(self) -> Outcome:
+        """Waits in this thread.
+
+        Raises:
+            NodeFailed, RequestAborted: it gave nothing.
+            InvalidRequest: this thread runs the node, and would wait for itself.
+        """
+        if not self.result.done() and threading.get_ident() == self.loop_thread:
+            text = (
+                f"'{self.name}' ({self.place}) is not there yet: in a coroutine write `await s['{self.name}']` first."
+            )
+            raise InvalidRequest(self.name, text)
+        return self.result.result()
+
+    async def arrived(self) -> Outcome:
+        """As `wait`, for coroutines; being cancelled leaves the node alone."""
+        return await asyncio.shield(asyncio.wrap_future(self.result))
+
+
+def distinct(nodes: Iterable[Node]) -> tuple[Node, ...]:
+    """Each once, in order."""
+    return tuple(dict.fromkeys(nodes))

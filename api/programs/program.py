@@ -1,0 +1,197 @@
+"""`@program`: a function of a state becomes something that can be run, streamed, and run over many items."""
+
+import asyncio
+import inspect
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import replace
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from ..front.terms import CallTerms, engine_clock
+from .asking import Asked
+from .batch import BatchItem, run_items
+from .binding import Binding
+from .execution import Execution, ProgramEvent
+from .run import Run
+from .state import State
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Program(Generic[P]):
+    """A function whose first argument is the state. It may be a coroutine function.
+
+    Where it runs: `with using(engine):` around, or `program.on(engine)`.
+    """
+
+    def __init__(self, function: Callable[Concatenate[State, P], object], binding: Binding | None = None) -> None:
+        self._function = function
+        self._binding = binding or Binding()
+        self.__doc__ = function.__doc__
+        self.__name__ = getattr(function, "__name__", "program")
+
+    def on(
+        self, calls: Asked | None = None, *, timeout_s: float | None = None, terms: CallTerms | None = None
+    ) -> "Program[P]":
+        """The same program, bound to an engine, a time limit, terms; what is left out stays as it is. See `Binding`."""
+        given = {"calls": calls, "timeout_s": timeout_s, "terms": terms}
+        said = {key: value for key, value in given.items() if value is not None}
+        return Program(self._function, replace(self._binding, **said))  # type: ignore[arg-type]
+
+    async def arun(self, *args: P.args, **kwargs: P.kwargs) -> Run:
+        """Runs it in this event loop. Being cancelled cancels all its nodes.
+
+        Raises:
+            whatever the function raises, such as NodeFailed where it used a value that failed. Failures that it did
+            not run into are in `Run.errors`, and raised where their values are read.
+            TimeoutError: the time limit has passed; nothing of it goes on.
+        """
+        return await self._arun(None, *args, **kwargs)
+
+    def run(self, *args: P.args, **kwargs: P.kwargs) -> Run:
+        """As `arun`, waiting in this thread."""
+        return _waited_for(self.arun(*args, **kwargs))
+
+    def stream(self, *args: P.args, **kwargs: P.kwargs) -> "ProgramStream":
+        """Starts when it is iterated, with `for` or `async for`: ProgramEvents as they come, then `.run`."""
+
+        def start(emit: Callable[[ProgramEvent], None]) -> Coroutine[Any, Any, Run]:
+            return self._arun(emit, *args, **kwargs)
+
+        return ProgramStream(start)
+
+    async def arun_batch(
+        self,
+        items: Iterable[Mapping[str, Any]],
+        *,
+        max_concurrency: int = 16,
+        progress: bool = False,
+        results: str | Path | None = None,
+    ) -> list[BatchItem]:
+        """Runs it once for each item's arguments, by name, so many at a time. An item that fails fails alone.
+
+        Args:
+            progress: show a bar.
+            results: a file of JSON lines that gets a line for every item that ended well. What it already has is not
+                run again, if the arguments are the same; pictures and clips lie in a folder beside it.
+
+        Raises:
+            InvalidRequest: `max_concurrency` is below 1, or `results` is not such a file.
+        """
+
+        async def one(arguments: Mapping[str, Any]) -> Run:
+            return await self._arun(None, **arguments)
+
+        path = None if results is None else Path(results)
+        return await run_items(one, list(items), max_concurrency=max_concurrency, progress=progress, results=path)
+
+    def run_batch(
+        self,
+        items: Iterable[Mapping[str, Any]],
+        *,
+        max_concurrency: int = 16,
+        progress: bool = False,
+        results: str | Path | None = None,
+    ) -> list[BatchItem]:
+        """As `arun_batch`, waiting in this thread."""
+        batch = self.arun_batch(items, max_concurrency=max_concurrency, progress=progress, results=results)
+        return _waited_for(batch)
+
+    async def _arun(self, emit: Callable[[ProgramEvent], None] | None, *args: Any, **kwargs: Any) -> Run:
+        execution = Execution(self._binding.chosen, self._binding.terms, emit)
+        state = State(execution)
+
+        def body() -> object:
+            return self._function(state, *args, **kwargs)
+
+        async def coroutine_body() -> None:
+            running = self._function(state, *args, **kwargs)
+            assert isinstance(running, Awaitable), "A coroutine function gives something to wait for."
+            await running
+
+        is_coroutine = inspect.iscoroutinefunction(self._function)
+        async with asyncio.timeout(self._binding.timeout_s):
+            await execution.run(coroutine_body if is_coroutine else body)
+        return Run(execution, state, engine_clock() - execution.started_s)
+
+
+def program(function: Callable[Concatenate[State, P], object]) -> Program[P]:
+    """Makes a program of a function of a state and what else it needs."""
+    return Program(function)
+
+
+class ProgramStream:
+    """A program that runs while it is read: once, with `for` or with `async for`.
+
+    Leaving `async for` early, by `break` and `aclose`, or an exception, cancels the program.
+    """
+
+    def __init__(self, start: Callable[[Callable[[ProgramEvent], None]], Coroutine[Any, Any, Run]]) -> None:
+        self._start = start
+        self._run: Run | None = None
+
+    @property
+    def run(self) -> Run:
+        """The finished run, once all events were read."""
+        assert self._run is not None, "Read all events first."
+        return self._run
+
+    async def __aiter__(self) -> AsyncIterator[ProgramEvent]:
+        events: asyncio.Queue[ProgramEvent | None] = asyncio.Queue()
+        task = asyncio.create_task(self._start(events.put_nowait))
+        task.add_done_callback(lambda _: events.put_nowait(None))
+        try:
+            while (event := await events.get()) is not None:
+                yield event
+            self._run = task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+
+    def __iter__(self) -> Iterator[ProgramEvent]:
+        events: SimpleQueue[ProgramEvent | None] = SimpleQueue()
+        cancel: list[Callable[[], object]] = []
+        failure: list[BaseException] = []
+
+        async def running() -> None:
+            loop, task = asyncio.get_running_loop(), asyncio.current_task()
+            assert task is not None, "A coroutine that runs has a task."
+            cancel.append(lambda: loop.call_soon_threadsafe(task.cancel))
+            self._run = await self._start(events.put)
+
+        def body() -> None:
+            try:
+                asyncio.run(running())
+            except BaseException as error:
+                failure.append(error)
+            events.put(None)
+
+        context = copy_context()
+        thread = threading.Thread(target=lambda: context.run(body), name="program-stream", daemon=True)
+        thread.start()
+        try:
+            while (event := events.get()) is not None:
+                yield event
+        finally:
+            if thread.is_alive() and cancel and self._run is None and not failure:
+                cancel[0]()
+            thread.join()
+        if failure:
+            raise failure[0]
+
+
+def _waited_for(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Runs it to its end, in a thread of its own where this one has a running loop (as notebooks do)."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    context = copy_context()
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(context.run, asyncio.run, coroutine).result()

@@ -1,0 +1,90 @@
+"""From an answer's text to a value, checked: what gen_int, gen_float and gen_json do. Knows no engine."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from hemiola.core.errors import HemiolaError
+
+Reader = Callable[[str], Any]
+
+_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?")
+_FENCE = re.compile(r"\A\s*```(?:json)?[ \t]*\n(.*?)\n?```\s*\Z", re.DOTALL)
+_MAX_SHOWN = 120
+
+
+class AnswerUnfit(HemiolaError):
+    """What the model wrote is not what was asked for."""
+
+    code = "answer_unfit"
+
+    def __init__(self, wanted: str, text: str) -> None:
+        shown = text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
+        super().__init__(f"Expected {wanted}, but the answer is {shown!r}.")
+
+
+def read_int(minimum: int | None, maximum: int | None) -> Reader:
+    """A reader of the one whole number in a text."""
+    wanted = f"exactly one number, whole{_bounds(minimum, maximum)}"
+
+    def read(text: str) -> int:
+        digits = _only_number(text, wanted)
+        number = int(digits) if digits.lstrip("+-").isdecimal() else float(digits)
+        if number != int(number) or not _is_within(number, minimum, maximum):
+            raise AnswerUnfit(wanted, text)
+        return int(number)
+
+    return read
+
+
+def read_float(minimum: float | None, maximum: float | None) -> Reader:
+    """A reader of the one number in a text."""
+    wanted = f"exactly one number{_bounds(minimum, maximum)}"
+
+    def read(text: str) -> float:
+        number = float(_only_number(text, wanted))
+        if not _is_within(number, minimum, maximum):
+            raise AnswerUnfit(wanted, text)
+        return number
+
+    return read
+
+
+def read_json(into: Any) -> Reader:
+    """A reader of a text that is a JSON document, alone or in a fence, of a type if one is given."""
+    name = getattr(into, "__name__", str(into))
+    wanted = "a JSON document" + ("" if into is None else f" that fits {name}")
+
+    def read(text: str) -> Any:
+        fenced = _FENCE.match(text)
+        try:
+            value = msgspec.json.decode(fenced[1] if fenced else text)
+            return value if into is None else _converted(value, into)
+        except (msgspec.MsgspecError, ValueError) as error:  # the latter is pydantic's
+            raise AnswerUnfit(wanted, text) from error
+
+    return read
+
+
+def _converted(value: Any, into: Any) -> Any:
+    validate = getattr(into, "model_validate", None)  # pydantic
+    return validate(value) if validate is not None else msgspec.convert(value, into)
+
+
+def _only_number(text: str, wanted: str) -> str:
+    numbers = _NUMBER.findall(text)
+    if len(numbers) != 1:
+        raise AnswerUnfit(wanted, text)
+    only: str = numbers[0]
+    return only.replace(",", "")
+
+
+def _is_within(number: float, minimum: float | None, maximum: float | None) -> bool:
+    return (minimum is None or number >= minimum) and (maximum is None or number <= maximum)
+
+
+def _bounds(minimum: float | None, maximum: float | None) -> str:
+    above = "" if minimum is None else f", >= {minimum}"
+    return above + ("" if maximum is None else f", <= {maximum}")

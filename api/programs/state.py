@@ -1,0 +1,239 @@
+"""`s`: what a program has said so far, its variables, and its forks. Adding to it never waits."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Literal
+
+from hemiola.core.errors import InvalidRequest
+
+from .asking import media_work, text_work
+from .execution import Execution
+from .expressions import Expression, Gen, Media, Spoken
+from .graph import calling_place
+from .turns import Generated, Turn, added_since, as_messages, as_text, is_conversation, nodes_in
+from .values import Text, Variable, gathered, nodes_of
+
+
+class State:
+    """One line of a program: a conversation (it begins with a role) or plain text (it begins with a text).
+
+        s += hm.user("Tell me of a heron.")
+        s += hm.assistant(hm.gen("story"))
+        s += hm.gen_image("picture", s["story"])
+        with s.assistant():
+            s += "The moral is "
+            s += hm.gen("moral", stop=".")
+
+    In a conversation, a `gen` on its own is a turn of the assistant.
+    """
+
+    def __init__(
+        self,
+        execution: Execution,
+        branch: str = "",
+        turns: Sequence[Turn] = (),
+        variables: Mapping[str, Variable] | None = None,
+    ) -> None:
+        self._execution = execution
+        self.branch = branch
+        self._turns = list(turns)
+        self._base = tuple(turns)
+        self._is_open = False
+        self._variables = dict(variables or {})
+        self.forks: list[State] = []
+
+    # Adding
+
+    def __iadd__(self, added: Text | Expression) -> "State":
+        if isinstance(added, str | Variable):
+            self._say(added)
+        else:
+            self.add(added)
+        return self
+
+    def add(self, expression: Expression) -> Variable:
+        """As `s += expression`; gives the variable of its last `gen`, picture or clip.
+
+        Raises:
+            InvalidRequest: it has no place here.
+        """
+        if isinstance(expression, Spoken):
+            return self._speak(expression)
+        if isinstance(expression, Media):
+            inputs = nodes_of(expression.prompt)
+            work = media_work(expression)
+            place = calling_place()
+            node = self._execution.add(expression.kind, expression.name, self.branch, place, inputs, work)
+            return self._set(expression.name, Variable([node], lambda: node.result.result().value))
+        if not self._is_open and is_conversation(self._turns):
+            return self._speak(Spoken("assistant", (expression,)))
+        return self._gen(expression)
+
+    def _speak(self, spoken: Spoken) -> Variable:
+        last = Variable((), str)
+        with self.role(spoken.role):
+            for part in spoken.parts:
+                if isinstance(part, Gen):
+                    last = self._gen(part)
+                else:
+                    self._say(part)
+        return last
+
+    @contextmanager
+    def role(self, role: str) -> Iterator[None]:
+        """A turn of that speaker: what is added inside is said by it.
+
+        Raises:
+            InvalidRequest: this is plain text, or a turn is open already.
+        """
+        if self._is_open:
+            raise InvalidRequest(role, f"A turn of the {self._turns[-1].role} is open: no other begins inside it.")
+        if self._turns and not is_conversation(self._turns):
+            text = "This began as plain text, which has no roles. Begin with system(...) or user(...)."
+            raise InvalidRequest(role, text)
+        self._turns.append(Turn(role))
+        self._is_open = True
+        try:
+            yield
+        finally:
+            self._is_open = False
+
+    def system(self) -> AbstractContextManager[None]:
+        """`with s.system(): s += ...`"""
+        return self.role("system")
+
+    def user(self) -> AbstractContextManager[None]:
+        """`with s.user(): s += ...`"""
+        return self.role("user")
+
+    def assistant(self) -> AbstractContextManager[None]:
+        """`with s.assistant(): s += ...`"""
+        return self.role("assistant")
+
+    def take(self, turns: Sequence[Turn]) -> None:
+        """Says what was said elsewhere."""
+        for turn in turns:
+            if turn.role:
+                self._turns.append(turn)
+            else:
+                for part in turn.parts:
+                    self._extend(part)
+
+    def _say(self, text: Text) -> None:
+        if not self._is_open and is_conversation(self._turns):
+            raise InvalidRequest("text", "Say whose text this is: system(...), user(...) or assistant(...).")
+        self._extend(text)
+
+    def _extend(self, part: Text | Generated) -> None:
+        if not self._turns:
+            self._turns.append(Turn(""))
+        self._turns[-1] = self._turns[-1].and_then(part)
+
+    def _gen(self, asked: Gen) -> Variable:
+        role = self._turns[-1].role if self._turns else ""
+        if role not in ("", "assistant"):
+            raise InvalidRequest(asked.name, f"'{asked.name}': the model does not write what the {role} says.")
+        turns = tuple(self._turns) or (Turn(""),)
+        place = calling_place()
+        node = self._execution.add("gen", asked.name, self.branch, place, nodes_in(turns), text_work(asked, turns))
+        self._extend(Generated(node, is_plural=asked.n > 1))
+        return self._set(asked.name, Variable([node], lambda: node.result.result().value))
+
+    def keep(self, name: str, index: int | Variable) -> None:
+        """Goes on with one of the answers of `gen(name, n=...)`."""
+        for i, turn in enumerate(self._turns):
+            for j, part in enumerate(turn.parts):
+                if isinstance(part, Generated) and part.is_plural and part.node.name == name and part.choice is None:
+                    kept = Generated(part.node, True, index)
+                    self._turns[i] = Turn(turn.role, (*turn.parts[:j], kept, *turn.parts[j + 1 :]))
+                    return
+        raise InvalidRequest(name, f"'{name}' has no several answers here of which one could be kept.")
+
+    # Variables and what was said
+
+    def __getitem__(self, name: str) -> Variable:
+        """The newest variable of that name, of this state or of what it was forked from.
+
+        Raises:
+            InvalidRequest: there is none.
+        """
+        if name not in self._variables:
+            known = ", ".join(self._variables) or "none"
+            raise InvalidRequest(name, f"No variable is called '{name}'. There are: {known}.")
+        return self._variables[name]
+
+    def __setitem__(self, name: str, value: Variable) -> None:
+        """Names a variable, so that the run has it as well."""
+        self._set(name, value)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._variables
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all variables."""
+        return tuple(self._variables)
+
+    def _set(self, name: str, variable: Variable) -> Variable:
+        self._variables[name] = variable
+        return variable
+
+    def text(self) -> Variable:
+        """All that was said until now, as text."""
+        turns = tuple(self._turns)
+        return Variable(nodes_in(turns), lambda: as_text(turns))
+
+    def messages(self) -> Variable:
+        """All that was said until now, as the OpenAI API has it."""
+        turns = tuple(self._turns)
+        return Variable(nodes_in(turns), lambda: as_messages(turns))
+
+    # Forks
+
+    def fork(self, n: int = 1) -> "Forks":
+        """`n` states that go on from here, each for itself and all at once."""
+        if self._is_open:
+            raise InvalidRequest("fork", "A turn is open: fork before or after it.")
+        if n < 1:
+            raise InvalidRequest("fork", f"Invalid number of forks: {n}. Allowed: 1 or more.")
+        first = len(self.forks)
+        lead = f"{self.branch}." if self.branch else ""
+        made = [State(self._execution, f"{lead}{first + i}", self._turns, self._variables) for i in range(n)]
+        self.forks += made
+        return Forks(self, made)
+
+    @property
+    def added(self) -> list[Turn]:
+        """What was said since it was forked."""
+        return added_since(self._base, self._turns)
+
+
+class Forks(Sequence[State]):
+    """States that were forked together."""
+
+    def __init__(self, parent: State, states: Sequence[State]) -> None:
+        self._parent = parent
+        self._states = tuple(states)
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def __getitem__(self, index: int) -> State:  # type: ignore[override]
+        return self._states[index]
+
+    def join(self, how: Literal["gather", "concatenate"] = "gather") -> None:
+        """Gives the forks' variables to the state that they were forked from. Waits for nothing.
+
+        Args:
+            how: "gather": each name becomes the list of the forks' values, where all of them have it. "concatenate":
+                besides, the state says what all forks have said, one after the other.
+        """
+        mine = {name: self._parent[name] for name in self._parent.names}
+        for name in self._states[0].names:
+            theirs = [state[name] for state in self._states if name in state]
+            if len(theirs) == len(self._states) and any(each is not mine.get(name) for each in theirs):
+                self._parent[name] = gathered(theirs)
+        if how == "concatenate":
+            self._parent.take([turn for state in self._states for turn in state.added])
+        elif how != "gather":
+            raise InvalidRequest("how", f"Invalid 'how': {how!r}. Allowed: gather, concatenate.")
