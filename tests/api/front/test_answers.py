@@ -10,8 +10,8 @@ from hemiola.api.front.tool_calls import ParsedCall
 CALL = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
 FRAGMENTS = [
     "<think>", "</think>", "<tool_call>", "</tool_call>", "\n", "\n\n", " ", "<", "a", "hello", "{", "}", '"', "\\",
-    '\\"', '{"name": "f", "arguments": ', '{"name":"g","arguments":{}}', '{"a": "b"}', "[1,2]", "</tool", "_call>", "<tool_",
-    "call>", '{"arguments": {"x": 1}, "name": "h"}', '"x\n</tool_call>', '{"name": "\\u12"',
+    '\\"', '{"name": "f", "arguments": ', '{"name":"g","arguments":{}}', '{"a": "b"}', "[1,2]", "</tool", "_call>",
+    "<tool_", "call>", '{"arguments": {"x": 1}, "name": "h"}', '"x\n</tool_call>', '{"name": "\\u12"',
 ]  # fmt: skip
 
 
