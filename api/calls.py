@@ -1,7 +1,6 @@
 """All that can be asked of an engine, whether it runs in this process or in another: the methods of `Engine`.
 
 Every call becomes requests at the edge (api/front), goes to a backend, and comes back as a Stream of events.
-`x(...)` waits, `await ax(...)` waits in a coroutine, `stream_x(...)` returns at once.
 """
 
 import threading
@@ -13,6 +12,7 @@ from hemiola.core.events import Event, Failed, Finished, Image, Video
 from hemiola.core.request import Request, TextRequest
 from hemiola.core.tracing import StepRecord
 
+from .asking import Asking, Messages, Prompt
 from .front.media import MediaFront
 from .front.terms import CallTerms
 from .front.text import TextFront, assemble_answers
@@ -21,8 +21,6 @@ from .stream import Stream
 from .text_worker import TextWorker
 from .wakeups import Wakeups
 
-Messages = str | Sequence[Mapping[str, Any]]
-Prompt = str | Sequence[int]
 Front = TextFront | MediaFront
 
 
@@ -34,7 +32,7 @@ class Backend(Protocol):
     def finish(self, request_id: str) -> None: ...
 
 
-class Calls:
+class Calls(Asking):
     """Calls over one backend.
 
     Args:
@@ -83,18 +81,6 @@ class Calls:
         requests = front.completion_requests(prompt, terms or CallTerms(), **options)
         return self._start_text(front, requests, answers_per_prompt=options.get("n") or 1)
 
-    def chat(self, messages: Messages, **options: Any) -> Completion:
-        return self.stream_chat(messages, **options).result()
-
-    async def achat(self, messages: Messages, **options: Any) -> Completion:
-        return await self.stream_chat(messages, **options).aresult()
-
-    def complete(self, prompt: Prompt | Sequence[Prompt], **options: Any) -> Completion:
-        return self.stream_complete(prompt, **options).result()
-
-    async def acomplete(self, prompt: Prompt | Sequence[Prompt], **options: Any) -> Completion:
-        return await self.stream_complete(prompt, **options).aresult()
-
     # Pictures and clips
 
     def stream_image(
@@ -124,18 +110,6 @@ class Calls:
             return VideoResult(front.name, video.pixels, video.fps, request.seed, finished)
 
         return self._start([request], assemble)
-
-    def image(self, prompt: str, **options: Any) -> ImageResult:
-        return self.stream_image(prompt, **options).result()
-
-    async def aimage(self, prompt: str, **options: Any) -> ImageResult:
-        return await self.stream_image(prompt, **options).aresult()
-
-    def video(self, prompt: str, **options: Any) -> VideoResult:
-        return self.stream_video(prompt, **options).result()
-
-    async def avideo(self, prompt: str, **options: Any) -> VideoResult:
-        return await self.stream_video(prompt, **options).aresult()
 
     # The edges of the models
 

@@ -1,0 +1,195 @@
+"""A server at the other end: one event loop on a thread of its own, one pool of connections that are used again.
+
+Knows HTTP and what goes wrong with it; not what is asked.
+"""
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import httpx
+
+from hemiola.core.errors import HemiolaError, InvalidRequest
+
+from .errors import ConnectionLost, NoAnswer, Unreachable, error_of_body
+
+log = logging.getLogger(__name__)
+
+MAX_CONNECTIONS = 512
+_CONNECT_S = 5.0
+_RETRY_AFTER_S = (0.1, 0.4, 1.0)  # only where no connection was made, so that nothing was sent
+_IDLE_S = 4.0  # servers close idle connections after 5 s or more
+_CLOSE_S = 10.0
+
+
+class Connection:
+    """To one server.
+
+    Args:
+        url: of the server, with or without `/v1`.
+        api_key: sent with every request.
+        timeout: seconds without a byte after which an answer is given up.
+
+    Raises:
+        InvalidRequest: the URL is none.
+    """
+
+    def __init__(self, url: str, api_key: str | None, timeout: float) -> None:
+        base = url.rstrip("/").removesuffix("/v1")
+        headers = {"accept-encoding": "identity"}
+        if api_key is not None:
+            headers["authorization"] = f"Bearer {api_key}"
+        if not base.startswith(("http://", "https://")):
+            raise InvalidRequest("url", f"Invalid 'url': '{url}'. Allowed: http://... or https://...")
+        try:
+            self._http = httpx.AsyncClient(
+                base_url=base,
+                headers=headers,
+                timeout=httpx.Timeout(timeout, connect=_CONNECT_S),
+                limits=httpx.Limits(
+                    max_connections=MAX_CONNECTIONS,
+                    max_keepalive_connections=MAX_CONNECTIONS,
+                    keepalive_expiry=_IDLE_S,
+                ),
+            )
+        except httpx.InvalidURL as error:
+            raise InvalidRequest("url", f"Invalid 'url': '{url}'. {error}") from error
+        self.url = base
+        self._is_closed = False
+        self._lock = threading.Lock()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="hemiola-client", daemon=True)
+        self._thread.start()
+
+    # For any thread
+
+    def start(self, name: str, work: Coroutine[Any, Any, None], on_cancelled: Callable[[], None]) -> None:
+        """Runs it on the client's thread, until it ends or `cancel` is called with its name; then that is told.
+
+        Raises:
+            HemiolaError: the client is closed.
+        """
+        with self._lock:
+            if self._is_closed:
+                work.close()
+                raise HemiolaError("The client is closed.")
+            self._loop.call_soon_threadsafe(self._start, name, work, on_cancelled)
+
+    def cancel(self, name: str) -> None:
+        """Ends what runs under that name, if it has not ended."""
+        with self._lock:
+            if not self._is_closed:
+                self._loop.call_soon_threadsafe(self._cancel, name)
+
+    def close(self) -> None:
+        """Cancels what runs and waits until the server was told. May be called more than once."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    # On the client's thread
+
+    @asynccontextmanager
+    async def request(self, method: str, path: str, body: bytes | None = None) -> AsyncIterator[httpx.Response]:
+        """The good response to it, of which nothing but the head was read. Leaving early ends it for the server too.
+
+        Raises:
+            HemiolaError: what the server said, or what happened on the way there and back.
+        """
+        headers = {} if body is None else {"content-type": "application/json"}
+        response = await self._send(self._http.build_request(method, path, content=body, headers=headers))
+        try:
+            if response.status_code >= 300:
+                raise error_of_body(await response.aread(), response.status_code)
+            yield response
+        except httpx.TimeoutException as error:
+            raise NoAnswer(f"Nothing came from {self.url} for too long.") from error
+        except httpx.HTTPError as error:
+            raise ConnectionLost(f"The connection to {self.url} was lost: {_words(error)}") from error
+        finally:
+            await response.aclose()
+
+    async def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[Any, httpx.Headers]:
+        """The JSON value that answers it, and the response's headers. Raises as `request`."""
+        async with self.request(method, path, body) as response:
+            return read_json(await response.aread()), response.headers
+
+    async def fetch(self, path: str) -> bytes:
+        """What is there. Raises as `request`."""
+        async with self.request("GET", path) as response:
+            return await response.aread()
+
+    async def _send(self, request: httpx.Request) -> httpx.Response:
+        for pause_s in (*_RETRY_AFTER_S, None):
+            try:
+                return await self._http.send(request, stream=True)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                if pause_s is None:
+                    raise Unreachable(f"No server can be reached at {self.url}: {_words(error)}") from error
+                await asyncio.sleep(pause_s)
+            except httpx.TimeoutException as error:
+                raise NoAnswer(f"{self.url} did not answer in time.") from error
+            except httpx.HTTPError as error:
+                raise ConnectionLost(f"The connection to {self.url} was lost: {_words(error)}") from error
+        raise AssertionError("the last attempt returns or raises")
+
+    def _start(self, name: str, work: Coroutine[Any, Any, None], on_cancelled: Callable[[], None]) -> None:
+        def ended(task: asyncio.Task[None]) -> None:
+            self._tasks.pop(name, None)
+            if task.cancelled():
+                on_cancelled()
+
+        self._tasks[name] = self._loop.create_task(work, name=name)
+        self._tasks[name].add_done_callback(ended)
+
+    def _cancel(self, name: str) -> None:
+        if (task := self._tasks.get(name)) is not None:
+            task.cancel()
+
+    async def _shut(self) -> None:
+        """Whatever is still to be said to the server, such as that a job is not wanted, has some time."""
+        for task in tuple(self._tasks.values()):
+            task.cancel()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        if others:
+            await asyncio.wait(others, timeout=_CLOSE_S)
+        with suppress(httpx.HTTPError):
+            await self._http.aclose()
+
+
+def to_json(value: dict[str, Any]) -> bytes:
+    """A body of the fields that are not None.
+
+    Raises:
+        InvalidRequest: JSON has no word for something in it.
+    """
+    try:
+        given = {name: field for name, field in value.items() if field is not None}
+        return json.dumps(given, allow_nan=False, ensure_ascii=False).encode("utf-8")
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest("request", f"The request cannot be written as JSON: {error}", "invalid_type") from error
+
+
+def read_json(body: bytes) -> Any:
+    """
+    Raises:
+        ConnectionLost: it is none.
+    """
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        raise ConnectionLost("The server answered something that is not JSON.") from error
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__
