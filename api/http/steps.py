@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from hemiola.core.errors import Overloaded
 from hemiola.core.tracing import StepRecord
 
 from ..front.terms import engine_clock
@@ -31,7 +32,10 @@ async def recent_steps(request: Request) -> Response:
     since_s = query.number("since", smallest=-1e12, largest=1e12)
     now_s = engine_clock()
     calls = server_of(request).calls
-    records = await asyncio.to_thread(calls.recent_steps, now_s - DEFAULT_SINCE_S if since_s is None else since_s)
+    try:
+        records = await asyncio.to_thread(calls.recent_steps, now_s - DEFAULT_SINCE_S if since_s is None else since_s)
+    except TimeoutError as error:
+        raise Overloaded("The engine is in the middle of a long step.") from error
     return json_response(
         {"object": "list", "now": round(now_s, 6), "data": [_shown(record) for record in records[-MAX_STEPS:]]}
     )

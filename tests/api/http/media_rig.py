@@ -24,7 +24,7 @@ CHAT_TEMPLATE = "{% for m in messages %}{{ m.content }} {% endfor %}."  # the fu
 
 def write_pipeline(folder: Path, kind: str) -> Path:
     """A pipeline whose sizes are multiples of 16 (up to 256), and whose clips have 4k+1 frames (up to 125)."""
-    parts: dict[str, dict[str, Any]] = {
+    kinds: dict[str, dict[str, dict[str, Any]]] = {
         "image": {
             "model_index.json": {"_class_name": "ZImagePipeline"},
             "vae/config.json": {"block_out_channels": [8, 8, 8, 8], "sample_size": 64},
@@ -35,11 +35,12 @@ def write_pipeline(folder: Path, kind: str) -> Path:
             "vae/config.json": {},
             "transformer/config.json": {"rope_max_seq_len": 32},
         },
-    }[kind]
+    }
+    parts = kinds[kind]
     parts["text_encoder/config.json"] = {"vocab_size": 100}
     parts["tokenizer/tokenizer_config.json"] = {"chat_template": CHAT_TEMPLATE}
-    size = {"width": 64, "height": 64} if kind == "image" else {"width": 48, "height": 32, "num_frames": 9, "fps": 8}
-    parts["hemiola.json"] = {"defaults": {**size, "num_inference_steps": 4}}
+    clip = {"width": 48, "height": 32, "num_frames": 9, "fps": 8}
+    parts["hemiola.json"] = {"defaults": {"num_inference_steps": 4} | ({} if kind == "image" else clip)}
     for name, content in parts.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(json.dumps(content))
@@ -55,7 +56,6 @@ class Painter:
     Fields:
         requests: all that were submitted.
         aborted: ids that were aborted while they ran.
-        is_held: requests stop before their last step until it is cleared (see `hold`, `let_go`).
         refusal: raised by `submit`, if set.
         death: requests fail with this code when they are to end, if set.
         has_previews: every step shows a preview.
@@ -73,6 +73,7 @@ class Painter:
         self.calls: Calls | None = None
 
     def hold(self) -> None:
+        """Requests of several steps stop before the last, until `let_go`."""
         self._may_end.clear()
 
     def let_go(self) -> None:
@@ -104,7 +105,7 @@ class Painter:
     def _paint(self, request: MediaRequest) -> None:
         steps = request.num_inference_steps
         for step in range(1, steps + 1):
-            while step == steps and not self._may_end.wait(0.01) and not self._gone[request.id].is_set():
+            while step == steps > 1 and not self._may_end.wait(0.01) and not self._gone[request.id].is_set():
                 pass
             if self._gone[request.id].is_set():
                 self.aborted.append(request.id)

@@ -6,12 +6,13 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import av
+import httpx
 import pytest
 from PIL import Image
 
@@ -22,7 +23,7 @@ from hemiola.api.jobs.database import Database
 from hemiola.api.jobs.folder import DataFolder
 from hemiola.api.jobs.store import ResultStore
 from hemiola.core.errors import EngineDied, InvalidRequest, Overloaded
-from hemiola.tests.api.http import crashing_maker
+from hemiola.tests.api.http import crashing_maker, painting_server
 from hemiola.tests.api.http.crashing_maker import ask
 from hemiola.tests.api.http.media_rig import Painter, open_calls
 
@@ -104,7 +105,8 @@ async def test_a_clip_is_made_and_its_three_files_are_kept(rig: Rig) -> None:
     thumbnail, sheet = Image.open(paths["thumbnail"]), Image.open(paths["spritesheet"])
     assert (thumbnail.format, thumbnail.size) == ("WEBP", (48, 32))
     assert (sheet.format, sheet.size) == ("JPEG", (3 * 48, 3 * 32))
-    assert sheet.getpixel((140, 90))[2] > sheet.getpixel((5, 5))[2] + 100
+    blue = sheet.getchannel("B").tobytes()
+    assert blue[-1] > blue[0] + 100  # the last frame is below on the right
     request = rig.painter.requests[0]
     assert (request.seed, request.num_frames, request.fps, request.guidance_scale) == (3, 9, 8, 4.0)
 
@@ -410,3 +412,33 @@ async def test_being_killed_at_any_moment_leaves_nothing_half(rig: Rig) -> None:
             assert (await ended(media, job_id)).status in ("completed", "failed")
     by_id = checked_jobs(rig.folder, said)
     assert len(rig.files) == 3 * sum(job.status == "completed" for job in by_id.values())
+
+
+async def test_a_server_that_is_killed_in_the_middle_of_a_clip_makes_it_when_it_is_back(tmp_path: Path) -> None:
+    with painting(tmp_path, "hold") as (maker, url):
+        done = httpx.post(f"{url}/v1/videos", json={"prompt": "fox", "seed": 1, "num_inference_steps": 1}).json()
+        job = httpx.post(f"{url}/v1/videos", json={"prompt": "fox", "seed": 2}).json()
+        while httpx.get(f"{url}/v1/videos/{job['id']}").json()["progress"] < 71:
+            time.sleep(0.01)
+        assert httpx.get(f"{url}/v1/videos/{done['id']}").json()["status"] == "completed"
+        data = httpx.get(f"{url}/v1/videos/{done['id']}/content").content
+        maker.kill()
+    with painting(tmp_path, "go") as (_, url):
+        assert httpx.get(f"{url}/v1/videos/{done['id']}/content").content == data
+        while (again := httpx.get(f"{url}/v1/videos/{job['id']}").json())["status"] in ("queued", "in_progress"):
+            time.sleep(0.01)
+        assert (again["status"], again["seed"]) == ("completed", 2)
+        assert httpx.get(f"{url}/v1/videos/{job['id']}/content").headers["content-type"] == "video/mp4"
+
+
+@contextmanager
+def painting(folder: Path, how: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server in a process of its own, and its URL; killed in the end, if it has not been."""
+    command = [sys.executable, painting_server.__file__, str(folder), how]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        yield server, server.stdout.readline().strip()
+    finally:
+        server.kill()
+        server.wait()

@@ -175,6 +175,8 @@ def test_text_a_picture_and_a_clip_are_made_at_once_and_their_steps_are_seen(
     page.screenshot(path=out / "page_welcome.png")
     page.click("text=All of it at once")
     page.wait_for_selector(".making progress")
+    wait_until(page, "[...document.querySelectorAll('.making progress')].some((bar) => bar.value > 50)")
+    page.screenshot(path=out / "page_running.png")
     wait_until_idle(page)
     wait_until(page, "document.querySelector('.answer video').readyState >= 2")
     assert len(page.inner_text(".answer-text")) > 20
