@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from .errors import HemiolaError
-from .events import Event
+from .errors import HemiolaError, StepFailed
+from .events import Event, Failed
 from .request import Request
 
 
@@ -150,6 +150,13 @@ class StepOutput(msgspec.Struct, frozen=True):
     is_final: bool = False
 
 
+def failed_output(state: Any, error: Exception) -> StepOutput:
+    """The end of a state whose results could not be told; others of its step are unharmed."""
+    if not isinstance(error, HemiolaError):
+        error = StepFailed(f"The result of a step could not be told: {type(error).__name__}: {error}")
+    return StepOutput(state, (Failed(state.id, error.code, error.message),), True)
+
+
 class StateView(Protocol):
     """All that the scheduler and its policies may see of a running request (or of a chore).
 
@@ -202,8 +209,10 @@ S = TypeVar("S", bound=StateView)
 class Runner(Protocol[S]):
     """Executes the steps of one model. It never decides what runs next.
 
-    Errors: `launch` and `collect` may raise; the scheduler then calls `cancel` on the batch and runs its states again
-    one by one, so that the state at fault fails alone. Hence until `launch` returns no state has advanced.
+    Errors: `plan` and `launch` may raise; the scheduler then calls `cancel` on what was planned and runs the states
+    again one by one, so that the one at fault fails alone. Hence until `launch` returns no state has advanced. After
+    that it is too late: what fails for a row while its results are collected is that row's output, a Failed event; if
+    `collect` raises, all states of the batch fail. `park` and `resume` may raise for their state alone.
     """
 
     @property
@@ -251,8 +260,11 @@ class Runner(Protocol[S]):
         """The good end at the edge's wish (a stop string was seen): the state's Finished event. `release` follows."""
         ...
 
-    def release(self, state: S) -> None:
-        """Frees all that the state holds, from any phase; bytes that steps in flight may touch retire first."""
+    def release(self, state: S, error: HemiolaError | None = None) -> None:
+        """Frees all that the state holds, from any phase; bytes that steps in flight may touch retire first.
+
+        `error` is what it failed of, for those who wait for it (a chore has no events to tell it by).
+        """
         ...
 
     def chores(self) -> Iterable[S]:

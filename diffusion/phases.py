@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from hemiola.core.errors import HemiolaError, StepFailed
-from hemiola.core.events import Event, Finished, Image, Pixels, Progress, Usage, Video
-from hemiola.core.step import Shortfall, Slot, StepOutput
+from hemiola.core.events import Finished, Image, Pixels, Progress, Usage, Video
+from hemiola.core.step import Shortfall, Slot, StepOutput, failed_output
 
 from .conditions import Conditions
 from .families import Family
@@ -234,13 +234,18 @@ def outputs(group: Group, kind: str) -> Sequence[StepOutput]:
     for result in group.results:
         if result.state.is_released:
             continue
-        if result.frames is None:
-            total = result.state.job.schedule.num_steps
-            events: list[Event] = [Progress(result.state.id, group.open.stage.name, result.num_done, total)]
-        else:
-            events = [_media_event(result.state, result.frames, kind), finished(result.state, "done")]
-        told.append(StepOutput(result.state, events, is_final=result.frames is not None))
+        try:
+            told.append(_output(result, group.open.stage.name, kind))
+        except Exception as error:
+            told.append(failed_output(result.state, error))
     return told
+
+
+def _output(result: Result, stage: str, kind: str) -> StepOutput:
+    state = result.state
+    if result.frames is None:
+        return StepOutput(state, [Progress(state.id, stage, result.num_done, state.job.schedule.num_steps)])
+    return StepOutput(state, [_media_event(state, result.frames, kind), finished(state, "done")], is_final=True)
 
 
 def finished(state: DiffusionState, reason: Any) -> Finished:

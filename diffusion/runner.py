@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from hemiola.core.errors import CannotFit, InvalidRequest, UnsupportedModel
+from hemiola.core.errors import CannotFit, HemiolaError, InvalidRequest, UnsupportedModel
 from hemiola.core.events import Event
-from hemiola.core.memory import Arena, Need
+from hemiola.core.memory import Arena
 from hemiola.core.pending import Done, Stopwatch
 from hemiola.core.request import MediaRequest, Request
 from hemiola.core.step import (
@@ -140,7 +140,7 @@ class DiffusionRunner:
     def _steps_of(self, stage: Stage[Any], shape: Any) -> Steps:
         return self._cached_steps(stage.name, shape)
 
-    def release(self, state: DiffusionState) -> None:
+    def release(self, state: DiffusionState, error: HemiolaError | None = None) -> None:
         if state.is_released:
             return
         state.is_released = True

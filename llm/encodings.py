@@ -12,7 +12,7 @@ from itertools import count
 
 import torch
 
-from ..core.errors import ContextTooLong, InvalidRequest, RequestAborted
+from ..core.errors import ContextTooLong, HemiolaError, InvalidRequest, RequestAborted
 from ..core.memory import Arena, Lease
 from ..core.pending import Stopwatch
 from ..core.request import Terms
@@ -213,15 +213,15 @@ class Encodings:
         if step.open is not None:
             self._abandon(step.open)
 
-    def release(self, state: EncodeState) -> None:
-        """The job is over, whatever became of it; holders that still wait get an error."""
+    def release(self, state: EncodeState, error: HemiolaError | None = None) -> None:
+        """The job is over, whatever became of it; holders that still wait get the error, or that of its last step."""
         if state.is_over:
             return
         if state.open is not None:  # ended from outside: its row stays dead in the batch
             opened, state.open = state.open, None
             if all(other.open is None for other in opened.states):
                 self._abandon(opened)
-        self._end(state, None, state.error or RequestAborted("The encoding was aborted."))
+        self._end(state, None, error or state.error or RequestAborted("The encoding was aborted."))
 
     def _deliver(self, opened: OpenEncoding) -> None:
         for state, lease in zip(opened.states, opened.results, strict=True):

@@ -27,7 +27,7 @@ class KvMemory:
         waits: a match that somebody else is about to extend; nothing is computed until then.
         promise: that this request computes the rest of its prompt.
         copy: the bytes of all pages while parked; `parked_pages` are the ids that they had.
-        is_valid: False when a step that wrote the pages failed: they may hold nonsense.
+        is_valid: False while the pages may hold nonsense: a copy that was to fill them has not come to its end.
     """
 
     __slots__ = (
@@ -211,6 +211,7 @@ class KvCache:
             self._forget_prefix(memory)
             memory.pages = []
             return shortfall
+        memory.is_valid = False  # until all bytes are back
         first, num_copied = memory.num_shared, len(memory.parked_pages)
         bytes_back = self._flat_pages.new_empty((num_copied, self._flat_pages.shape[1]))
         memory.copy.load_into(bytes_back)
@@ -218,6 +219,7 @@ class KvCache:
         self.clear(memory.pages[num_copied:])
         memory.copy.release()
         memory.copy, memory.parked_pages = None, []
+        memory.is_valid = True
         return None
 
     def _share_again(self, memory: KvMemory, token_ids: Sequence[int]) -> None:

@@ -155,10 +155,15 @@ class LanguageRunner:
         kv, steps = self.kv_cache, self.steps
         max_len = min(len(request.token_ids) + request.sampling.max_tokens, self.shape.max_len)
         state = LanguageState(request, self._served, KvMemory(request.id, request.cache_salt), max_len)
-        steps.begin(state)
-        missing = self._missing_pages(state)
-        if not kv.can_take(missing + sum(map(self._missing_pages, self._still_prefilling()))):
-            kv.give_back(state.memory, ())
+        has_room = False
+        try:
+            steps.begin(state)
+            missing = self._missing_pages(state)
+            has_room = kv.can_take(missing + sum(map(self._missing_pages, self._still_prefilling())))
+        finally:
+            if not has_room:
+                kv.give_back(state.memory, ())
+        if not has_room:
             return kv.shortfall(missing)
         self._states[request.id] = self._prefilling[request.id] = state
         return state
@@ -199,9 +204,9 @@ class LanguageRunner:
         assert isinstance(state, LanguageState), "Encodings have no answer that could be complete early."
         return [finished(state, "stop")]
 
-    def release(self, state: State) -> None:
+    def release(self, state: State, error: HemiolaError | None = None) -> None:
         if isinstance(state, EncodeState):
-            self._encodings.release(state)
+            self._encodings.release(state, error)
         elif self._states.pop(state.id, None) is not None:
             self._prefilling.pop(state.id, None)
             self.kv_cache.give_back(state.memory, state.token_ids[: state.num_computed])

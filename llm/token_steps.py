@@ -7,14 +7,14 @@ fail; `collect` only delivers.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from ..core.events import Event, Finished, Token, Usage
 from ..core.pending import Stopwatch
-from ..core.step import Batch, Pending, Shortfall, Slot, StepOutput, Tokens, Work
+from ..core.step import Batch, Pending, Shortfall, Slot, StepOutput, Tokens, Work, failed_output
 from ..kernels.attention import PagedAttention
 from ..kernels.kv_store import KvStore
 from ..kernels.sampling import Sampler
@@ -93,6 +93,15 @@ class TokenSteps:
         """As many states, in their order, as tokens and pages allow; a Shortfall when the first does not fit."""
         budget = min(quantum.max, self._max_tokens)
         step = TokenStep([], [], [])
+        try:
+            return self._fill(step, states, budget, quantum)
+        except Exception:
+            self.cancel(step)
+            raise
+
+    def _fill(
+        self, step: TokenStep, states: Sequence[LanguageState], budget: int, quantum: Tokens
+    ) -> Batch | Shortfall:
         planned: list[LanguageState] = []
         page_len, context_tokens = self._served.page_len, 0
         prefill = Work()
@@ -140,15 +149,15 @@ class TokenSteps:
     def _grow(self, state: LanguageState, num_tokens: int, step: TokenStep) -> Shortfall | None:
         """Takes pages for so many tokens, and for some decodes to come if they are there."""
         kv, memory = self._kv, state.memory
-        before = len(memory.pages)
+        step.grown.append((state, len(memory.pages)))
         shortfall: Shortfall | None = None
         if not step.is_tight:
             shortfall = kv.grow(memory, kv.pages_for(min(num_tokens + _TOKENS_AHEAD, state.max_len)))
             step.is_tight = shortfall is not None
         if step.is_tight:
             shortfall = kv.grow(memory, kv.pages_for(num_tokens))
-        if shortfall is None:
-            step.grown.append((state, before))
+        if shortfall is not None:
+            step.grown.pop()
         return shortfall
 
     def cancel(self, step: TokenStep) -> None:
@@ -235,17 +244,23 @@ class TokenSteps:
             state = step.sampled[row]
             if state.row < 0:
                 continue
-            request, token_ids = state.request, state.token_ids
-            token_ids.append(token_id)
-            if token_id in request.sampling.stop_token_ids:
-                outputs.append(StepOutput(state, (finished(state, "stop", token_id),), True))
-                continue
-            token = Token(request.id, token_id, *found[row]) if row in found else Token(request.id, token_id)
-            if len(token_ids) == state.max_len:
-                outputs.append(StepOutput(state, (token, finished(state, "length")), True))
-            else:
-                outputs.append(StepOutput(state, (token,)))
+            try:
+                outputs.append(_output(state, token_id, found.get(row, ())))
+            except Exception as error:
+                outputs.append(failed_output(state, error))
         return outputs
+
+
+def _output(state: LanguageState, token_id: int, log_probs: tuple[Any, ...]) -> StepOutput:
+    """The state's next token, and its end if it has one."""
+    request, token_ids = state.request, state.token_ids
+    token_ids.append(token_id)
+    if token_id in request.sampling.stop_token_ids:
+        return StepOutput(state, (finished(state, "stop", token_id),), True)
+    token = Token(request.id, token_id, *log_probs)
+    if len(token_ids) == state.max_len:
+        return StepOutput(state, (token, finished(state, "length")), True)
+    return StepOutput(state, (token,))
 
 
 def finished(state: LanguageState, reason: Literal["stop", "length"], stop_reason: int | None = None) -> Event:

@@ -35,11 +35,19 @@ class _Copy:
 
 
 class Pressure:
-    """Parks, holds and resumes. `memory_version` grows whenever bytes became free."""
+    """Parks, holds and resumes.
 
-    def __init__(self, running: RunningSet, memory_version: Callable[[], int]) -> None:
+    Args:
+        memory_version: grows whenever bytes became free.
+        fail: ends a state that cannot be copied.
+    """
+
+    def __init__(
+        self, running: RunningSet, memory_version: Callable[[], int], fail: Callable[[Any, Exception], None]
+    ) -> None:
         self._running = running
         self._memory_version = memory_version
+        self._fail = fail
         self._copies: list[_Copy] = []
         self._held: dict[int, tuple[Running, Shortfall]] = {}
         self._held_version = -1
@@ -63,7 +71,11 @@ class Pressure:
 
     def _park(self, entry: Running) -> bool:
         """Parks a state that may be parked; False if the host tier has no room for it."""
-        pending = entry.runner.park(entry.state)
+        try:
+            pending = entry.runner.park(entry.state)
+        except Exception as error:
+            self._fail(entry.state, error)
+            return True
         if isinstance(pending, Shortfall):
             return False
         self._held.pop(id(entry.state), None)
@@ -103,7 +115,12 @@ class Pressure:
         """Brings a parked state back; False if its whole need does not fit now."""
         if any(copy.entry is entry for copy in self._copies):
             return False
-        pending = entry.runner.resume(entry.state)
+        try:
+            pending = entry.runner.resume(entry.state)
+        except Exception as error:
+            self.parked.remove(entry)
+            self._fail(entry.state, error)
+            return True
         if isinstance(pending, Shortfall):
             return False
         self.parked.remove(entry)

@@ -57,7 +57,7 @@ class Scheduler:
         self._emit = emit
         self._clock = clock
         self.running = RunningSet()
-        self._pressure = Pressure(self.running, memory_version)
+        self._pressure = Pressure(self.running, memory_version, self._fail_state)
         self._admission = Admission(self.runners, self.running, self._pressure, memory_version, emit)
 
     # What the outside asks for.
@@ -259,19 +259,19 @@ class Scheduler:
         if entry is None:
             return
         if not isinstance(error, HemiolaError):
-            wrapped = StepFailed(f"A {state.phase} step failed: {type(error).__name__}: {error}")
+            wrapped = StepFailed(f"The {state.phase} step failed: {type(error).__name__}: {error}")
             wrapped.__cause__ = error
             error = wrapped
         self._fail(entry, error)
 
     def _fail(self, entry: Running, error: HemiolaError) -> None:
-        self._end(entry)
+        self._end(entry, error)
         if entry.is_request:
             self._emit_failure(entry.state.id, error)
 
-    def _end(self, entry: Running) -> None:
+    def _end(self, entry: Running, error: HemiolaError | None = None) -> None:
         self.running.remove(entry)
-        entry.runner.release(entry.state)
+        entry.runner.release(entry.state, error)
 
     def _emit_failure(self, request_id: str, error: HemiolaError) -> None:
         self._emit(Failed(request_id, error.code, error.message))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hemiola.core.errors import HemiolaError
 from hemiola.core.events import Event, Finished, Image, Pixels, Progress, Token, Usage
 from hemiola.core.request import MediaRequest, Request, TextRequest
 from hemiola.core.service import completion_due_s, token_due_s
@@ -226,7 +227,7 @@ class SimulatedRunner:
     def stop(self, state: SimulatedState) -> Sequence[Event]:
         return [Finished(state.request.id, "stop")]
 
-    def release(self, state: SimulatedState) -> None:
+    def release(self, state: SimulatedState, error: HemiolaError | None = None) -> None:
         self._free(state)
 
     def chores(self) -> Iterable[SimulatedState]:

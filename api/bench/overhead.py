@@ -93,7 +93,7 @@ class _NullRunner:
     def stop(self, state: _State) -> Sequence[Event]:
         return ()
 
-    def release(self, state: _State) -> None:
+    def release(self, state: _State, error: Exception | None = None) -> None:
         """Holds nothing."""
 
     def chores(self) -> Iterable[_State]:

@@ -1,7 +1,8 @@
 """Tiny models of every kind in folders, made on the spot, for tests of the whole engine.
 
 - `chat`: a random Qwen3 with a byte-level tokenizer; also the text encoder of `image`.
-- `image`: Z-Image whose text encoder is `chat`, as its hemiola.json says. `own`: the same with a text encoder of its own.
+- `image`: Z-Image whose text encoder is `chat`, as its hemiola.json says.
+- `own`: the same with a text encoder of its own.
 - `clip`: Wan.
 - `reciter`: a language model that says one text by heart after any prompt that ends a turn, see `RECITED`.
 """
@@ -10,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +82,9 @@ def _save_reciter(to: Path) -> Path:
     embedding /= embedding.norm(dim=1, keepdim=True)
     model.model.embed_tokens.weight.copy_(embedding)
     model.lm_head.weight.zero_()
-    line = tokenizer("\n" + RECITED).input_ids + [END_OF_TURN]
+    line = [*tokenizer("\n" + RECITED).input_ids, END_OF_TURN]
     assert len(set(line)) == len(line), "A token would have two successors."
-    for token, successor in zip(line, line[1:], strict=False):
+    for token, successor in pairwise(line):
         model.lm_head.weight[successor] = 10 * embedding[token]
     model.save_pretrained(to)
     tokenizer.save_pretrained(to)

@@ -1,6 +1,6 @@
 """The whole engine in the test's own thread: real runners over tiny models, on a clock that only steps move.
 
-Everything is computed for real; only how long a step takes is modelled, so that policies decide the same on any machine.
+Everything is computed for real; only how long a step takes is modelled, so that policies decide the same anywhere.
 """
 
 import math
@@ -178,7 +178,7 @@ class Rig:
 
     def assert_nothing_is_held(self) -> None:
         """All has ended; what is left in memory are caches that nobody uses."""
-        assert self.scheduler.is_idle and not self.scheduler._pressure.parked
+        assert self.scheduler.is_idle and not self.step() and not self.scheduler._pressure.parked
         self.made.check()
         for runner in self.made.languages.values():
             assert not runner._states and not runner._prefilling and not runner._encodings._jobs

@@ -78,6 +78,6 @@ def test_media_goes_on_while_text_is_decoded() -> None:
 
 def test_predictions_that_bound_the_quanta_are_right() -> None:
     """A policy that keeps bounds by predictions is worth what they are."""
-    _, records, waiting = run_mixed("deadline")
+    _, records, _ = run_mixed("deadline")
     errors = sorted(abs(r.predicted_s - r.seconds) / r.seconds for r in records)
     assert errors[len(errors) * 9 // 10] < 0.25

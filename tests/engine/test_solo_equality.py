@@ -1,4 +1,4 @@
-"""Whatever else runs, and however it is ordered, cut, batched, parked and aborted: everybody gets what he gets alone."""
+"""Whatever else runs, however it is ordered, cut, batched, parked and aborted: everybody gets what he gets alone."""
 
 import random
 
@@ -103,7 +103,8 @@ def test_so_do_those_of_an_arena_that_cannot_hold_them_all(policy: str) -> None:
     num_parks = num_evicted = 0
     for seed in range(NUM_SCHEDULES):
         rng = random.Random(f"tight-{policy}-{seed}")
-        rig = Rig(policy=policy, memory_bytes=rng.choice((MIB // 4, MIB // 3)), host_bytes=rng.choice((MIB, MIB // 2)))
+        rig = Rig(policy=policy, memory_bytes=rng.choice((225, 260)) << 10, host_bytes=MIB // 2)
+        rig.run(*(chat(f"before-{i}", prompt_ids(150, 200 + i), 1) for i in range(4)))  # fills it with their prefixes
         requests, aborted = run_schedule(rig, rng)
         num_parks += rig.scheduler.num_parks
         num_evicted += rig.prefixes.num_evicted_tokens
