@@ -14,6 +14,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .api.engine import Engine as Engine
     from .api.front.terms import CallTerms as CallTerms
+    from .api.programs.batch import BatchItem as BatchItem
+    from .api.programs.binding import using as using
+    from .api.programs.execution import ProgramEvent as ProgramEvent
+    from .api.programs.expressions import Gen as Gen
+    from .api.programs.expressions import assistant as assistant
+    from .api.programs.expressions import gen as gen
+    from .api.programs.expressions import gen_float as gen_float
+    from .api.programs.expressions import gen_image as gen_image
+    from .api.programs.expressions import gen_int as gen_int
+    from .api.programs.expressions import gen_json as gen_json
+    from .api.programs.expressions import gen_video as gen_video
+    from .api.programs.expressions import system as system
+    from .api.programs.expressions import user as user
+    from .api.programs.graph import NodeFailed as NodeFailed
+    from .api.programs.program import Program as Program
+    from .api.programs.program import program as program
+    from .api.programs.run import Run as Run
+    from .api.programs.state import Forks as Forks
+    from .api.programs.state import State as State
+    from .api.programs.trace import Trace as Trace
+    from .api.programs.values import Variable as Variable
     from .api.results import Answer as Answer
     from .api.results import Completion as Completion
     from .api.results import ImageResult as ImageResult
@@ -34,6 +55,27 @@ if TYPE_CHECKING:
 _HOMES = {
     "api.engine": ("Engine",),
     "api.front.terms": ("CallTerms",),
+    "api.programs.batch": ("BatchItem",),
+    "api.programs.binding": ("using",),
+    "api.programs.execution": ("ProgramEvent",),
+    "api.programs.expressions": (
+        "Gen",
+        "assistant",
+        "gen",
+        "gen_float",
+        "gen_image",
+        "gen_int",
+        "gen_json",
+        "gen_video",
+        "system",
+        "user",
+    ),
+    "api.programs.graph": ("NodeFailed",),
+    "api.programs.program": ("Program", "program"),
+    "api.programs.run": ("Run",),
+    "api.programs.state": ("Forks", "State"),
+    "api.programs.trace": ("Trace",),
+    "api.programs.values": ("Variable",),
     "api.results": ("Answer", "Completion", "ImageResult", "Picture", "ToolCall", "VideoResult"),
     "api.stream": ("Stream",),
     "core.config": ("EngineConfig",),
@@ -62,6 +104,27 @@ __all__ = [  # noqa: RUF022 - in the order in which one meets them
     "Finished",
     "Failed",
     "HemiolaError",
+    "program",
+    "using",
+    "system",
+    "user",
+    "assistant",
+    "gen",
+    "gen_int",
+    "gen_float",
+    "gen_json",
+    "gen_image",
+    "gen_video",
+    "Program",
+    "State",
+    "Forks",
+    "Variable",
+    "Gen",
+    "Run",
+    "BatchItem",
+    "Trace",
+    "ProgramEvent",
+    "NodeFailed",
 ]
 
 

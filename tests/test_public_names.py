@@ -10,13 +10,18 @@ from hemiola.api.bench import BENCHES
 from hemiola.api.cli import COMMANDS
 from hemiola.scheduler.policy import POLICIES
 
-ENGINE_OPTIONS = {"--model", "--device", "--dtype", "--memory-mib", "--threads", "--policy", "--load-format"}
+ENGINE_SETTINGS = {"--device", "--dtype", "--memory-mib", "--threads", "--policy", "--load-format"}
+ENGINE_OPTIONS = {"--model"} | ENGINE_SETTINGS
 MEDIA_OPTIONS = {"--output", "--size", "--steps", "--guidance", "--negative", "--seed"}
 OPTIONS = {
     "chat": {"--system", "--temperature", "--top-p", "--max-tokens", "--seed", "--think"} | ENGINE_OPTIONS,
     "image": MEDIA_OPTIONS | ENGINE_OPTIONS,
     "video": MEDIA_OPTIONS | ENGINE_OPTIONS | {"--frames", "--fps"},
     "demo": {"--output", "--seed"} | ENGINE_OPTIONS,
+    "serve": {
+        *("--host", "--port", "--api-key", "--max-queue", "--data-dir", "--strict-params", "--memory-fraction"),
+        *ENGINE_SETTINGS,
+    },
     "models": set(),
     "info": ENGINE_OPTIONS,
     "export-demo": set(),
@@ -27,23 +32,44 @@ OPTIONS = {
 def test_the_public_names_are_these() -> None:
     assert sorted(hemiola.__all__) == [
         "Answer",
+        "BatchItem",
         "CallTerms",
         "Completion",
         "Engine",
         "EngineConfig",
         "Failed",
         "Finished",
+        "Forks",
+        "Gen",
         "HemiolaError",
         "Image",
         "ImageResult",
+        "NodeFailed",
         "Picture",
         "Preview",
+        "Program",
+        "ProgramEvent",
         "Progress",
+        "Run",
+        "State",
         "Stream",
         "Token",
         "ToolCall",
+        "Trace",
+        "Variable",
         "Video",
         "VideoResult",
+        "assistant",
+        "gen",
+        "gen_float",
+        "gen_image",
+        "gen_int",
+        "gen_json",
+        "gen_video",
+        "program",
+        "system",
+        "user",
+        "using",
     ]
     assert all(getattr(hemiola, name).__name__ == name for name in hemiola.__all__)
 

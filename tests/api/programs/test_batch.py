@@ -1,0 +1,87 @@
+"""A program over many items: how many at a time, who fails, and going on from a file."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hemiola as hm
+from hemiola.core.errors import InvalidRequest
+from hemiola.tests.api.programs.scripted import ScriptedCalls
+
+ITEMS = [{"animal": animal} for animal in ("heron", "dragon", "fox")]
+
+
+@hm.program
+def card(s: hm.State, animal: str) -> None:
+    s += hm.user("Draw ", animal)
+    s += hm.assistant(hm.gen("prompt"))
+    s += hm.gen_image("picture", s["prompt"])
+    s.fork()[0].add(hm.gen("title"))
+
+
+def answers(kind: str, prompt: Any, options: dict[str, Any]) -> str | Exception:
+    return RuntimeError("no dragons") if "dragon" in str(prompt) else f"about {str(prompt)[-8:]}"
+
+
+def test_items_come_back_in_order_and_one_that_fails_fails_alone() -> None:
+    heron, dragon, fox = card.on(ScriptedCalls(answers)).run_batch(ITEMS)
+    assert heron["picture"].image.size == (16, 16) and fox.error is None
+    assert fox.run is not None and fox.forks == [{**fox.values, "title": fox.run.forks[0]["title"]}]
+    assert isinstance(dragon.error, hm.NodeFailed) and dragon.values == {}
+    with pytest.raises(hm.NodeFailed):
+        dragon["picture"]
+
+
+async def test_only_so_many_run_at_a_time() -> None:
+    running: list[int] = []
+    most: list[int] = []
+
+    @hm.program
+    async def one(s: hm.State, i: int) -> None:
+        running.append(i)
+        most.append(len(running))
+        await asyncio.sleep(0.01)
+        running.remove(i)
+
+    await one.on(ScriptedCalls(answers)).arun_batch([{"i": i} for i in range(10)], max_concurrency=3)
+    assert max(most) == 3 and len(most) == 10
+
+
+def test_it_goes_on_from_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "out" / "cards.jsonl"
+    first = ScriptedCalls(answers)
+    before = card.on(first).run_batch(ITEMS, results=path)
+    assert [json.loads(line)["arguments"]["animal"] for line in path.read_text().splitlines()] == ["heron", "fox"]
+    picture = before[0]["picture"]
+    assert isinstance(picture, Path) and picture.is_file() and picture.parent.name == "cards_files"
+
+    second = ScriptedCalls(lambda *_: "now there are")
+    after = card.on(second).run_batch(ITEMS, results=path)
+    assert [asked.prompt[0]["content"] for asked in second.asked if asked.kind == "chat"] == 2 * ["Draw dragon"]
+    assert [item.values for item in after[::2]] == [item.values for item in before[::2]]
+    assert [item.forks for item in after[::2]] == [item.forks for item in before[::2]]
+    assert after[0].run is None and after[1]["prompt"] == "now there are"
+
+
+def test_other_arguments_are_run_anew_and_a_line_that_was_cut_off_too(tmp_path: Path) -> None:
+    path = tmp_path / "cards.jsonl"
+    card.on(ScriptedCalls(answers)).run_batch(ITEMS[:1], results=path)
+    path.write_text(path.read_text() + '{"index": 1, "argu')
+    calls = ScriptedCalls(answers)
+    card.on(calls).run_batch([{"animal": "heron"}, {"animal": "fox"}], results=path)
+    assert len(calls.prompts("image")) == 1
+    card.on(calls).run_batch([{"animal": "swan"}, {"animal": "fox"}], results=path)
+    assert len(calls.prompts("image")) == 2
+    assert len(path.read_text().splitlines()) == 3
+
+
+def test_mistakes_are_named(tmp_path: Path) -> None:
+    other = tmp_path / "notes.txt"
+    other.write_text("hello\n")
+    with pytest.raises(InvalidRequest, match="Line 1 of"):
+        card.on(ScriptedCalls(answers)).run_batch(ITEMS, results=other)
+    with pytest.raises(InvalidRequest, match="max_concurrency"):
+        card.on(ScriptedCalls(answers)).run_batch(ITEMS, max_concurrency=0)
