@@ -66,7 +66,7 @@ class Calls(Asking):
         front = self.text_front(model)
         requests = front.chat_requests(messages, terms or CallTerms(), **options)
         has_tools = bool(options.get("tools")) and options.get("tool_choice") != "none"
-        return self._start_text(front, requests, has_tools=has_tools)
+        return self._start_text(front, requests, has_tools=has_tools, answers_per_prompt=options.get("n") or 1)
 
     def stream_complete(
         self,

@@ -1,8 +1,9 @@
 """Puts the parts of an answer, which servers tell apart, together again as the models write them (Qwen/Hermes markup).
 
-    <think>\\n reasoning \\n</think>\\n\\n text <tool_call>\\n{"name": ..., "arguments": {...}}\\n</tool_call>
+    reasoning \\n</think>\\n\\n text <tool_call>\\n{"name": ..., "arguments": {...}}\\n</tool_call>
 
-So events of a server read like those of an engine. White space between the parts is the usual one, not the model's own.
+So events of a server read like those of an engine. White space between the parts is the usual one, not the model's own;
+that reasoning begins is taken to be said by the prompt.
 """
 
 import json
@@ -15,9 +16,8 @@ class Markup:
         self._part = "start"
 
     def reasoning(self, piece: str) -> str:
-        before = "<think>\n" if self._part == "start" else ""
         self._part = "reasoning"
-        return before + piece
+        return piece
 
     def text(self, piece: str) -> str:
         before = self._closing()
