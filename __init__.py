@@ -12,6 +12,7 @@ Nothing heavy is imported before a name is used.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .api.client.client import Client as Client
     from .api.engine import Engine as Engine
     from .api.front.terms import CallTerms as CallTerms
     from .api.programs.batch import BatchItem as BatchItem
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from .core.events import Video as Video
 
 _HOMES = {
+    "api.client.client": ("Client",),
     "api.engine": ("Engine",),
     "api.front.terms": ("CallTerms",),
     "api.programs.batch": ("BatchItem",),
@@ -87,6 +89,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __version__ = "0.1.0"
 __all__ = [  # noqa: RUF022 - in the order in which one meets them
     "Engine",
+    "Client",
     "EngineConfig",
     "CallTerms",
     "Stream",

@@ -12,11 +12,13 @@ from hemiola.scheduler.policy import POLICIES
 
 ENGINE_SETTINGS = {"--device", "--dtype", "--memory-mib", "--threads", "--policy", "--load-format"}
 ENGINE_OPTIONS = {"--model"} | ENGINE_SETTINGS
+CALL_OPTIONS = ENGINE_OPTIONS | {"--url", "--api-key"}
 MEDIA_OPTIONS = {"--output", "--size", "--steps", "--guidance", "--negative", "--seed"}
+CALLS = {f"{manner}{kind}" for manner in ("", "a", "stream_") for kind in ("chat", "complete", "image", "video")}
 OPTIONS = {
-    "chat": {"--system", "--temperature", "--top-p", "--max-tokens", "--seed", "--think"} | ENGINE_OPTIONS,
-    "image": MEDIA_OPTIONS | ENGINE_OPTIONS,
-    "video": MEDIA_OPTIONS | ENGINE_OPTIONS | {"--frames", "--fps"},
+    "chat": {"--system", "--temperature", "--top-p", "--max-tokens", "--seed", "--think"} | CALL_OPTIONS,
+    "image": MEDIA_OPTIONS | CALL_OPTIONS,
+    "video": MEDIA_OPTIONS | CALL_OPTIONS | {"--frames", "--fps"},
     "demo": {"--output", "--seed"} | ENGINE_OPTIONS,
     "serve": {
         *("--host", "--port", "--api-key", "--max-queue", "--data-dir", "--strict-params", "--memory-fraction"),
@@ -34,6 +36,7 @@ def test_the_public_names_are_these() -> None:
         "Answer",
         "BatchItem",
         "CallTerms",
+        "Client",
         "Completion",
         "Engine",
         "EngineConfig",
@@ -81,9 +84,15 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 
 def test_the_engines_methods_are_these() -> None:
-    methods = {name for name in dir(hemiola.Engine) if not name.startswith("_")}
-    kinds = ("chat", "complete", "image", "video")
-    assert methods == {"close", *kinds, *(f"a{k}" for k in kinds), *(f"stream_{k}" for k in kinds)}
+    assert _methods(hemiola.Engine) == {"close", *CALLS, "text_front", "media_front", "recent_steps"}
+
+
+def test_the_clients_methods_are_these() -> None:
+    assert _methods(hemiola.Client) == {"close", *CALLS}
+
+
+def _methods(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
 
 
 def test_commands_and_their_options_are_these() -> None:

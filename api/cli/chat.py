@@ -7,7 +7,7 @@ from rich.console import Console
 
 from hemiola.core.events import Token
 
-from .options import add_engine_options, given, open_engine
+from .options import add_engine_options, add_server_options, given, model_asked, open_calls
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,13 +19,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int)
     parser.add_argument("--think", action="store_true", help="let the model reason first")
     add_engine_options(parser, model_help="a language model (default: hemiola-tiny-chat)")
+    add_server_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     console = Console(highlight=False)
-    settings = {"enable_thinking": options.think, **given(options, "temperature", "top_p", "max_tokens", "seed")}
+    settings = {**model_asked(options), **given(options, "temperature", "top_p", "max_tokens", "seed")}
+    if options.think:
+        settings["enable_thinking"] = True
     messages: list[dict[str, Any]] = [{"role": "system", "content": options.system}] if options.system else []
-    with open_engine(options, "hemiola-tiny-chat") as engine:
+    with open_calls(options, "hemiola-tiny-chat") as engine:
         if options.message is not None:
             _answer(console, engine, messages, options.message, settings)
             return 0

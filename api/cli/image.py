@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from .options import add_engine_options, given, open_engine
+from .options import add_engine_options, add_server_options, given, model_asked, open_calls
 from .progress import show_progress
 
 
@@ -11,6 +11,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_media_arguments(parser, default_output="image.png")
     parser.add_argument("-n", type=int, default=1, help="how many pictures, with seeds SEED, SEED + 1, ...")
     add_engine_options(parser, model_help="an image model (default: hemiola-tiny-image)")
+    add_server_options(parser)
 
 
 def add_media_arguments(parser: argparse.ArgumentParser, default_output: str) -> None:
@@ -28,8 +29,10 @@ MEDIA_SETTINGS = ("size", "num_inference_steps", "guidance_scale", "negative_pro
 
 
 def run(options: argparse.Namespace) -> int:
-    with open_engine(options, "hemiola-tiny-image") as engine:
-        stream = engine.stream_image(options.prompt, n=options.n, **given(options, *MEDIA_SETTINGS))
+    with open_calls(options, "hemiola-tiny-image") as engine:
+        stream = engine.stream_image(
+            options.prompt, n=options.n, **model_asked(options), **given(options, *MEDIA_SETTINGS)
+        )
         show_progress(stream)
         for index, picture in enumerate(stream.result()):
             path = options.output

@@ -3,7 +3,7 @@
 import argparse
 
 from .image import MEDIA_SETTINGS, add_media_arguments
-from .options import add_engine_options, given, open_engine
+from .options import add_engine_options, add_server_options, given, model_asked, open_calls
 from .progress import show_progress
 
 
@@ -12,11 +12,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--frames", type=int, dest="num_frames", help="number of frames (default: the model's)")
     parser.add_argument("--fps", type=int, help="frames a second in the file")
     add_engine_options(parser, model_help="a video model (default: hemiola-tiny-video)")
+    add_server_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    with open_engine(options, "hemiola-tiny-video") as engine:
-        stream = engine.stream_video(options.prompt, **given(options, *MEDIA_SETTINGS, "num_frames", "fps"))
+    with open_calls(options, "hemiola-tiny-video") as engine:
+        stream = engine.stream_video(
+            options.prompt, **model_asked(options), **given(options, *MEDIA_SETTINGS, "num_frames", "fps")
+        )
         show_progress(stream)
         result = stream.result()
         print(f"{result.save(options.output)} (seed {result.seed})")

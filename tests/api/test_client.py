@@ -12,6 +12,7 @@ import av
 import numpy as np
 import pytest
 
+from hemiola.api.cli import main
 from hemiola.api.client import Client
 from hemiola.api.client.errors import ConnectionLost, NoAnswer, Unreachable, error_of
 from hemiola.api.client.sse import FrameParser
@@ -445,3 +446,33 @@ def test_bytes_that_cannot_be_had_are_told_as_numbers() -> None:
     error = error_of({"code": "insufficient_memory", "message": CannotFit("A clip", 3 << 20, 1 << 20).message}, 400)
     assert isinstance(error, CannotFit)
     assert (error.bytes_needed, error.bytes_available) == (3 << 20, 1 << 20)
+
+
+# The command line
+
+
+def test_commands_ask_a_server(address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    at = ["--url", address, "--api-key", "secret"]
+    assert main(["chat", "What is the capital of France?", "--temperature", "0", "-m", CHAT, *at]) == 0
+    assert "Paris" in capsys.readouterr().out
+    quick = ["--steps", "2", "--seed", "3", *at]
+    assert main(["image", "a fox", "-n", "2", "--size", "64x64", "-o", str(tmp_path / "fox.png"), *quick]) == 0
+    assert (tmp_path / "fox-1.png").exists() and "(seed 4)" in capsys.readouterr().out
+    assert main(["video", "a fox", "--frames", "5", "-o", str(tmp_path / "fox.mp4"), *quick]) == 0
+    assert len(_decoded((tmp_path / "fox.mp4").read_bytes())) == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--url", "http://127.0.0.1:9", "--threads", "1"], ["--threads", "--url"]),
+        (["--api-key", "secret"], ["--api-key", "--url"]),
+        (["--url", "nowhere"], ["url", "nowhere"]),
+    ],
+)
+def test_commands_refuse_what_is_up_to_the_server(
+    arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["chat", "Hello", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert all(word in said for word in words), said
