@@ -2,9 +2,7 @@
 
 import io
 import json
-import random
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -213,7 +211,7 @@ def test_a_reference_picture_is_refused_by_name_whatever_it_is(server: MediaServ
     assert (caught.value.code, caught.value.param) == ("unsupported_parameter", "input_reference")
 
 
-JSON = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.lists(st.text())
+JSON = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.text())
 NAMES = st.sampled_from([*HONOURED_BY_VIDEOS, *VIDEO_FIELDS.unsupported, "unknown"])
 
 
@@ -224,7 +222,8 @@ def test_no_body_breaks_the_server(server: MediaServer, body: dict[str, Any], is
     if is_form:
         response = server.http.post(PATH, files={name: (None, str(value)) for name, value in said.items()})
     else:
-        response = server.post(PATH, **said)
+        headers = {"content-type": "application/json"}
+        response = server.http.post(PATH, content=json.dumps(said), headers=headers)
     assert response.status_code in (200, 400, 404), (said, response.text)
     if response.status_code == 200:
         assert ended(server, response.json())["status"] == "completed"
@@ -312,81 +311,6 @@ def test_who_has_a_key_sees_the_own_jobs_alone_and_an_administrator_all(tmp_path
         assert list(server.sdk("two").videos.list()) == []
         assert [video.id for video in server.sdk("boss").videos.list()] == [job.id]
         assert server.sdk("one").videos.delete(job.id).deleted
-
-
-# Files
-
-
-@pytest.fixture(scope="module")
-def clip(server: MediaServer) -> tuple[str, bytes]:
-    """Where a finished clip is, and its bytes."""
-    done = ended(server, created(server, num_frames=33))
-    path = f"{PATH}/{done['id']}/content"
-    return path, server.http.get(path).content
-
-
-def test_a_clip_is_sent_whole_or_only_described(server: MediaServer, clip: tuple[str, bytes]) -> None:
-    path, data = clip
-    whole = server.http.get(path, headers={"accept": "application/binary"})
-    assert (whole.status_code, whole.headers["accept-ranges"]) == (200, "bytes")
-    assert whole.headers["content-disposition"].startswith('inline; filename="video_')
-    head = server.http.head(path)
-    assert (head.status_code, head.content, head.headers["content-length"]) == (200, b"", str(len(data)))
-    assert head.headers["etag"] == whole.headers["etag"]
-    assert server.http.get(path, headers={"if-none-match": whole.headers["etag"]}).status_code == 304
-    assert server.http.get(path, params={"variant": "0"}).content == data
-    wrong = server.http.get(path, params={"variant": "1"})
-    assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "variant")
-
-
-@pytest.mark.parametrize(
-    ("asked", "first", "last"),
-    [("bytes=0-0", 0, 0), ("bytes=100-199", 100, 199), ("bytes=10-", 10, None), ("bytes=-7", -7, None)],
-)
-def test_a_part_of_a_clip_is_sent(
-    server: MediaServer, clip: tuple[str, bytes], asked: str, first: int, last: int | None
-) -> None:
-    path, data = clip
-    expected = data[first:] if last is None else data[first : last + 1]
-    begin = first % len(data)
-    response = server.http.get(path, headers={"range": asked})
-    assert (response.status_code, response.content) == (206, expected)
-    assert response.headers["content-range"] == f"bytes {begin}-{begin + len(expected) - 1}/{len(data)}"
-    head = server.http.head(path, headers={"range": asked})
-    assert (head.status_code, head.headers["content-length"]) == (206, str(len(expected)))
-
-
-@pytest.mark.parametrize("asked", ["bytes=5-2", "bytes=a-b", "lines=0-1", "bytes", "bytes=-", "bytes=0-1,5-6,x"])
-def test_a_range_that_is_none_is_as_good_as_not_sent(server: MediaServer, clip: tuple[str, bytes], asked: str) -> None:
-    path, data = clip
-    response = server.http.get(path, headers={"range": asked})
-    assert (response.status_code, response.content) == (200, data)
-
-
-@pytest.mark.parametrize("asked", ["bytes=10000000-", "bytes=10000000-10000001", "bytes=-0"])
-def test_a_range_beyond_the_clip_is_refused(server: MediaServer, clip: tuple[str, bytes], asked: str) -> None:
-    path, data = clip
-    response = server.http.get(path, headers={"range": asked})
-    assert (response.status_code, response.headers["content-range"]) == (416, f"bytes */{len(data)}")
-    assert response.json()["error"]["type"] == "invalid_request_error"
-
-
-def test_a_part_of_another_clip_is_never_sent(server: MediaServer, clip: tuple[str, bytes]) -> None:
-    path, data = clip
-    etag = server.http.head(path).headers["etag"]
-    for condition, status in ((etag, 206), ('"another"', 200), (f"W/{etag}", 200)):
-        response = server.http.get(path, headers={"range": "bytes=0-9", "if-range": condition})
-        assert (response.status_code, len(response.content)) == (status, 10 if status == 206 else len(data))
-
-
-def test_a_clip_that_is_fetched_in_pieces_is_the_clip(server: MediaServer, clip: tuple[str, bytes]) -> None:
-    path, data = clip
-    borders = sorted({0, len(data), *random.Random(0).choices(range(len(data)), k=5)})
-    pieces = [
-        server.http.get(path, headers={"range": f"bytes={first}-{last - 1}"}).content
-        for first, last in pairwise(borders)
-    ]
-    assert b"".join(pieces) == data
 
 
 @pytest.mark.parametrize("path", ["edits", "extensions", "characters", "video_1/remix"])
