@@ -10,6 +10,7 @@ BENCHES = {
     "image": "seconds per picture, against diffusers' pipeline",
     "prefix": "prompt tokens computed, with the prefix cache against without",
     "mixed": "time between tokens beside pictures and a clip, against whole steps in between",
+    "http": "tokens per second of chats through a server, against the engine in this process",
     "overhead": "the engine's own CPU time per step",
 }
 
