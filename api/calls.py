@@ -14,9 +14,10 @@ from hemiola.core.tracing import StepRecord
 
 from .asking import Asking, Messages, Prompt
 from .front.media import MediaFront
+from .front.scores import assemble_scores, score_requests
 from .front.terms import CallTerms
 from .front.text import TextFront, assemble_answers
-from .results import Completion, ImageResult, Picture, VideoResult
+from .results import Completion, ImageResult, Picture, Scores, VideoResult, total_usage
 from .stream import Stream
 from .text_worker import TextWorker
 from .wakeups import Wakeups
@@ -80,6 +81,25 @@ class Calls(Asking):
         front = self.text_front(model)
         requests = front.completion_requests(prompt, terms or CallTerms(), **options)
         return self._start_text(front, requests, answers_per_prompt=options.get("n") or 1)
+
+    def stream_scores(
+        self, choices: Sequence[str], *, model: str | None = None, terms: CallTerms | None = None, **options: Any
+    ) -> Stream[Scores]:
+        """What the model thinks of each choice, exactly. Options: see `score_requests`."""
+        front = self.text_front(model)
+        requests = score_requests(front, choices, terms or CallTerms(), **options)
+
+        def assemble(events: Sequence[Event]) -> Scores:
+            usages = [event.usage for event in events if isinstance(event, Finished)]
+            return Scores(front.name, assemble_scores(requests, choices, events), total_usage(usages, len(usages)))
+
+        return self._start(requests, assemble)
+
+    def scores(self, choices: Sequence[str], **options: Any) -> Scores:
+        return self.stream_scores(choices, **options).result()
+
+    async def ascores(self, choices: Sequence[str], **options: Any) -> Scores:
+        return await self.stream_scores(choices, **options).aresult()
 
     # Pictures and clips
 

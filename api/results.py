@@ -39,6 +39,36 @@ class Answer:
     reasoning_tokens: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What a model thinks of one of several choices: the log probability of each of its tokens, given those before."""
+
+    choice: str
+    logprobs: tuple[float, ...]
+
+    @property
+    def total(self) -> float:
+        """Log probability of the whole choice: the longer, the lower."""
+        return sum(self.logprobs)
+
+    @property
+    def mean(self) -> float:
+        """Per token, so that long and short choices can be compared."""
+        return self.total / len(self.logprobs)
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Of all choices, in the order in which they were given. `usage` counts the prompt once."""
+
+    model: str
+    scores: tuple[Score, ...]
+    usage: Usage
+
+    def __iter__(self) -> Iterator[Score]:
+        return iter(self.scores)
+
+
 def total_usage(usages: Sequence[Usage], answers_per_prompt: int) -> Usage:
     """Of all answers of a call, in order; a prompt counts once, as it was for the first answer to it."""
     firsts = usages[::answers_per_prompt]

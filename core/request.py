@@ -49,6 +49,8 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
         stop_token_ids: any of these ends the answer with reason `stop` and is not shown (the end-of-turn tokens).
         stop: strings that end the answer; looked for by the detokenizer, not by the runner.
         logprobs: None, or how many of the likeliest tokens to report beside the chosen one (0..20).
+        forced_token_ids: the answer begins with these, whatever the model would choose; their log probabilities say
+            what it thinks of them.
     """
 
     temperature: float = 1.0
@@ -59,6 +61,7 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     stop_token_ids: tuple[int, ...] = ()
     stop: tuple[str, ...] = ()
     logprobs: int | None = None
+    forced_token_ids: tuple[int, ...] = ()
 
 
 class TextRequest(Terms, frozen=True, kw_only=True, tag="text"):

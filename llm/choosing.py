@@ -43,7 +43,7 @@ def choose(sampler: type[Sampler], logits_RV: Tensor, asked: Mapping[int, Asked]
     """One token per row; each depends on nothing but its row.
 
     Args:
-        asked: by row; rows without an entry are greedy and want no log probabilities.
+        asked: by row; rows without an entry are greedy, have nothing forced and want no log probabilities.
     """
     drawn = [row for row, (sampling, _) in asked.items() if sampling.temperature > 0]
     if len(drawn) == logits_RV.shape[0]:
@@ -54,7 +54,18 @@ def choose(sampler: type[Sampler], logits_RV: Tensor, asked: Mapping[int, Asked]
             index = torch.tensor(drawn, device=logits_RV.device)
             draw = _draw([asked[row] for row in drawn], logits_RV.device)
             tokens_R.index_copy_(0, index, sampler.sample(logits_RV.index_select(0, index), draw))
+    _force(tokens_R, asked)
     return Chosen(tokens_R, _log_probs(logits_RV, tokens_R, asked))
+
+
+def _force(tokens_R: Tensor, asked: Mapping[int, Asked]) -> None:
+    """Puts forced tokens in the place of what was chosen."""
+    forced = {
+        row: sampling.forced_token_ids[n] for row, (sampling, n) in asked.items() if n < len(sampling.forced_token_ids)
+    }
+    if forced:
+        rows, token_ids = (torch.tensor(each, device=tokens_R.device) for each in zip(*forced.items(), strict=True))
+        tokens_R.index_copy_(0, rows, token_ids.to(tokens_R.dtype))
 
 
 def _draw(asked: Sequence[Asked], device: torch.device) -> Draw:

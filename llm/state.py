@@ -34,7 +34,7 @@ class LanguageState:
 
     Fields:
         request, served: what was asked, and of whom.
-        is_plain: greedy and without log probabilities, so that sampling need not ask.
+        is_plain: greedy, nothing forced, no log probabilities, so that sampling need not ask.
         memory: its pages.
         row: of the runner's row table; -1 before its first step and while parked.
         token_ids: the prompt and what was delivered since.
@@ -64,7 +64,8 @@ class LanguageState:
     def __init__(self, request: TextRequest, served: Served, memory: KvMemory, max_len: int) -> None:
         self.request = request
         self.served = served
-        self.is_plain = request.sampling.temperature == 0 and request.sampling.logprobs is None
+        sampling = request.sampling
+        self.is_plain = sampling.temperature == 0 and sampling.logprobs is None and not sampling.forced_token_ids
         self.memory = memory
         self.row = -1
         self.token_ids = list(request.token_ids)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from hemiola.core.events import Token
 from hemiola.core.request import Sampling
 from hemiola.kernels.sampling.torch_reference import TorchSampler
 from hemiola.llm.choosing import Asked, choose
@@ -48,6 +49,24 @@ def test_temperature_0_is_greedy_and_top_k_1_too(make_runner: MakeRunner) -> Non
     driver = Driver(make_runner())
     tokens = driver.run(ask("a", PROMPT), ask("b", PROMPT, temperature=2.0, top_k=1), ask("c", PROMPT, top_p=1e-6))
     assert tokens["a"] == tokens["b"] == tokens["c"] == tiny.reference_greedy("qwen3", PROMPT, 8)
+
+
+def test_forced_tokens_come_out_with_the_models_own_log_probabilities(make_runner: MakeRunner) -> None:
+    """As when it chooses the same tokens itself, and beside others that choose; what follows is as if it had."""
+    driver = Driver(make_runner(prefix_cache=False))
+    chosen = driver.run(ask("chosen", PROMPT, max_tokens=6, logprobs=0))["chosen"]
+    own = [event.logprob for event in driver.events["chosen"] if isinstance(event, Token)]
+    other = tuple(tiny.token_ids(4, seed=9))
+    forced = driver.run(
+        ask("same", PROMPT, max_tokens=6, logprobs=0, temperature=1.5, seed=3, forced_token_ids=tuple(chosen)),
+        ask("other", PROMPT, max_tokens=6, forced_token_ids=other),
+        ask("free", PROMPT, max_tokens=6),
+    )
+    assert forced["same"] == chosen == forced["free"]
+    assert [e.logprob for e in driver.events["same"] if isinstance(e, Token)] == pytest.approx(own, abs=1e-5)
+    assert tuple(forced["other"][:4]) == other
+    whole = [*PROMPT, *other]
+    assert list(forced["other"][4:]) == list(tiny.reference_greedy("qwen3", whole, 2))
 
 
 def test_frequencies_are_the_filtered_probabilities() -> None:
