@@ -55,7 +55,7 @@ def read_ask(fields: Fields, request: Request) -> ChatAsk:
     _refuse_structure(fields)
     is_parallel = fields.boolean("parallel_tool_calls") is not False
     shows_reasoning = fields.boolean("include_reasoning") is not False
-    thinking = _read_thinking(fields)
+    template = {**_read_thinking(fields), "continue_final_message": _read_continuing(fields)}
     ask = ChatAsk(
         model=alias or front.name,
         front=front,
@@ -68,7 +68,7 @@ def read_ask(fields: Fields, request: Request) -> ChatAsk:
             is_parallel=is_parallel,
             has_logprobs=logprobs is not None,
         ),
-        options={**options, **thinking, "logprobs": logprobs, "tools": tools, "tool_choice": tool_choice},
+        options={**options, **template, "logprobs": logprobs, "tools": tools, "tool_choice": tool_choice},
     )
     fields.refuse_rest(CHAT_FIELDS, is_strict=server.settings.strict_params)
     return ask
@@ -127,3 +127,13 @@ def _read_thinking(fields: Fields) -> dict[str, Any]:
     if thinking is not None:
         read["enable_thinking"] = thinking
     return read
+
+
+def _read_continuing(fields: Fields) -> bool:
+    """Whether the last message is gone on with; then no new answer is begun, and otherwise one always is."""
+    continues = fields.boolean("continue_final_message") or False
+    begins = fields.boolean("add_generation_prompt")
+    if begins is not None and begins is continues:
+        text = f"Invalid 'add_generation_prompt': {'false' if continues else 'true'} is allowed here."
+        raise InvalidRequest("add_generation_prompt", text)
+    return continues

@@ -39,6 +39,8 @@ _HONOURED_BY_CHAT = _BOTH | {
     "reasoning_effort": "'none' turns thinking off, any other turns it on, where the model can think",
     "chat_template_kwargs": "what the model's template understands, such as {enable_thinking}",
     "include_reasoning": "false: reasoning is not told",
+    "continue_final_message": "go on with the last message, which is the assistant's and has begun",
+    "add_generation_prompt": "false only with 'continue_final_message', where it may not be true",
 }
 _HONOURED_BY_COMPLETIONS = _BOTH | {
     "prompt": "a text, token ids, or a list of either",
@@ -112,8 +114,6 @@ _OF_CHAT: dict[str, Collection[Any]] = {
     "verbosity": ("medium",),
     "echo": (False,),
     "add_special_tokens": (False,),
-    "add_generation_prompt": (True,),
-    "continue_final_message": (False,),
     "chat_template": (),
     "documents": ([],),
     "mm_processor_kwargs": ({},),

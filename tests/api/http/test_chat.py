@@ -296,6 +296,24 @@ def test_developers_speak_as_the_system_and_parts_of_text_become_lines(http: htt
     assert "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\none\ntwo<|im_end|>" in prompt
 
 
+def test_a_message_that_has_begun_is_gone_on_with(http: httpx.Client, reciter: Reciter) -> None:
+    begun = [*HI, {"role": "assistant", "content": "Once upon"}]
+    body = {"messages": begun, "continue_final_message": True, "add_generation_prompt": False}
+    assert http.post("/v1/chat/completions", json=body).status_code == 200
+    prompt = reciter.tokenizer.decode(reciter.requests[0].token_ids, skip_special_tokens=False)
+    assert prompt.endswith("<think>\n\n</think>\n\nOnce upon") and prompt.count("Once upon") == 1
+    for wrong in ({"add_generation_prompt": True}, {"messages": HI}):
+        assert http.post("/v1/chat/completions", json=body | wrong).status_code == 400
+    only = {"messages": HI, "add_generation_prompt": False}
+    assert http.post("/v1/chat/completions", json=only).json()["error"]["param"] == "add_generation_prompt"
+
+
+def test_the_prompt_of_several_answers_counts_once(client: openai.OpenAI, reciter: Reciter) -> None:
+    answer = client.chat.completions.create(model="org/tiny", messages=HI, n=3)
+    assert answer.usage is not None and answer.usage.prompt_tokens == len(reciter.requests[0].token_ids)
+    assert answer.usage.completion_tokens == 3 * len(reciter.tokenizer.encode("Hello there."))
+
+
 async def test_the_asynchronous_client_works_as_well(address: str) -> None:
     async with openai.AsyncOpenAI(base_url=f"{address}/v1", api_key="any", max_retries=0) as client:
         stream = await client.chat.completions.create(model="org/tiny", messages=HI, stream=True)
