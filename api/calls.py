@@ -189,15 +189,19 @@ class Calls(Asking):
             answers = assemble_answers(front, requests, events, has_tools=has_tools)
             return Completion(front.name, answers, answers_per_prompt)
 
-        for request in requests:
-            self._texts.watch(request, front)
-        return self._start(requests, assemble)
+        return self._start(requests, assemble, front)
 
-    def _start(self, requests: Sequence[Request], assemble: Any) -> Stream[Any]:
+    def _start(self, requests: Sequence[Request], assemble: Any, front: TextFront | None = None) -> Stream[Any]:
         ids = [request.id for request in requests]
         stream: Stream[Any] = Stream(ids, assemble, self._backend.abort, wakeups=self._wakeups, requests=requests)
         with self._lock:
-            self._streams.update(dict.fromkeys(stream.request_ids, stream))
+            taken = next((id for id in ids if id in self._streams), None)
+            if taken is not None:
+                raise InvalidRequest("id", f"Invalid 'id': '{taken}' is in use. Allowed: one of which no request runs.")
+            self._streams.update(dict.fromkeys(ids, stream))
+        for request in requests:
+            if front is not None and isinstance(request, TextRequest):
+                self._texts.watch(request, front)
         for num_sent, request in enumerate(requests):
             try:
                 self._backend.submit(request)

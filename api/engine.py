@@ -39,7 +39,11 @@ class Engine(Calls):
         self._composition: compose.Composition | None = None
         self._loop = EngineLoop(self._build, self._deliver, on_idle=self._check, num_threads=self.loads.config.threads)
         super().__init__(open_fronts(self.loads.served, self.loads.shared), self._loop)
-        self._loop.start()
+        try:
+            self._loop.start()
+        except BaseException:
+            super().close()
+            raise
 
     def __enter__(self) -> "Engine":
         return self

@@ -7,10 +7,12 @@ appears, it tells the loop to finish the request, shows nothing of what came aft
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
 
+from hemiola.core.errors import EngineDied
 from hemiola.core.events import Event, Failed, Final, Finished, Token
 from hemiola.core.request import TextRequest
 from hemiola.llm.detokenize import Detokenizer
@@ -96,7 +98,8 @@ class TextWorker:
         if watched.last is None:
             self._push(event)
         if piece.stopped_by is not None:
-            self._finish(event.request_id)
+            with suppress(EngineDied):  # then it has ended as well
+                self._finish(event.request_id)
 
     def _pass_final(self, event: Finished | Failed, watched: _Watched) -> None:
         if watched.last is not None:

@@ -77,9 +77,9 @@ class CannotFit(HemiolaError):
     code = "insufficient_memory"
 
     def __init__(self, what: str, bytes_needed: int, bytes_available: int) -> None:
-        super().__init__(
-            f"{what} needs {bytes_needed / 2**20:.1f} MiB, but {bytes_available / 2**20:.1f} MiB can be had at most."
-        )
+        unit, size = ("MiB", 2**20) if bytes_needed >= 10 * 2**20 else ("KiB", 2**10)
+        needed, available = (f"{nbytes / size:.1f} {unit}" for nbytes in (bytes_needed, bytes_available))
+        super().__init__(f"{what} needs {needed}, but {available} can be had at most.")
         self.bytes_needed = bytes_needed
         self.bytes_available = bytes_available
 

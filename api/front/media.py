@@ -3,13 +3,13 @@
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from hemiola.core.errors import InvalidRequest
-from hemiola.core.request import MediaRequest
+from hemiola.core.request import MediaRequest, PixelType
 from hemiola.diffusion.edge import Edge, load_tokenizers, open_edge
 
-from .terms import CallTerms, check_integer, check_number
+from .terms import CallTerms, check_integer, check_number, check_text
 
 MAX_N = 10
 
@@ -52,9 +52,9 @@ class MediaFront:
         Raises:
             InvalidRequest: names the field, the value and what is allowed.
         """
-        if not isinstance(prompt, str):
-            raise InvalidRequest("prompt", f"Invalid type for 'prompt': expected a string, got {_type(prompt)}.")
-        check_integer("n", n, 1, MAX_N)
+        check_text("prompt", prompt)
+        check_text("negative_prompt", negative_prompt)
+        check_integer("n", n, 1, MAX_N if self.kind == "image" else 1)
         defaults = self.edge.defaults
         width, height = parse_size(size) if size is not None else (defaults.width, defaults.height)
         first_seed = random.getrandbits(32) if seed is None else check_integer("seed", seed, 0, 2**63 - 1)
@@ -71,7 +71,7 @@ class MediaFront:
                 guidance_scale=float(check_number("guidance_scale", _of(guidance_scale, defaults.guidance_scale))),
                 seed=first_seed + index,
                 fps=check_integer("fps", _of(fps, defaults.fps), 1, 240),
-                pixel_type="float32" if pixel_type == "float32" else "uint8",
+                pixel_type=_check_pixel_type(pixel_type),
             )
             for index in range(n)
         ]
@@ -87,8 +87,8 @@ def parse_size(size: str | Sequence[int]) -> tuple[int, int]:
     Raises:
         InvalidRequest: neither.
     """
-    parts: Sequence[Any] = size.lower().split("x") if isinstance(size, str) else size
-    if len(parts) != 2 or not all(str(part).strip().isdecimal() for part in parts):
+    parts: Any = size.lower().split("x") if isinstance(size, str) else size
+    if not isinstance(parts, Sequence) or len(parts) != 2 or not all(str(part).strip().isdecimal() for part in parts):
         raise InvalidRequest("size", f"Invalid 'size': {size!r}. Allowed: 'WIDTHxHEIGHT' in pixels, such as '128x128'.")
     width, height = (int(part) for part in parts)
     return width, height
@@ -102,5 +102,7 @@ def _or(value: int | None, default: int, name: str) -> int:
     return default if value is None else check_integer(name, value, 1, 1_000_000)
 
 
-def _type(value: object) -> str:
-    return type(value).__name__
+def _check_pixel_type(value: Any) -> PixelType:
+    if value == "float32" or value == "uint8":
+        return value
+    raise InvalidRequest("pixel_type", f"Invalid 'pixel_type': {value!r}. Allowed: {', '.join(get_args(PixelType))}.")

@@ -10,6 +10,8 @@ from typing import Any
 from hemiola.core.errors import InvalidRequest
 from hemiola.core.service import service_class
 
+MAX_ID_LEN = 256
+
 
 def engine_clock() -> float:
     """Seconds; the one clock that stamps arrivals and runs the scheduler (monotonic, the same in all processes)."""
@@ -27,11 +29,17 @@ class CallTerms:
     deadline_s: float | None = None
 
     def fields(self, model: str, index: int, n: int) -> dict[str, Any]:
-        """The Terms of request `index` of `n`."""
+        """The Terms of request `index` of `n`.
+
+        Raises:
+            InvalidRequest: names the field, the value and what is allowed.
+        """
+        if not check_text("id", self.id, MAX_ID_LEN):
+            raise InvalidRequest("id", "Invalid 'id': empty string. At least one character is needed.", "empty_string")
         given: dict[str, Any] = {
             "id": self.id if n == 1 else f"{self.id}-{index}",
             "model": model,
-            "tenant": self.tenant,
+            "tenant": check_text("tenant", self.tenant),
             "priority": check_integer("priority", self.priority, -1000, 1000),
             "arrival_s": engine_clock(),
             "deadline_s": None if self.deadline_s is None else check_number("deadline_s", self.deadline_s, 0.0),
@@ -39,7 +47,7 @@ class CallTerms:
             "index": index,
         }
         if self.service_class is not None:
-            given["service_class"] = service_class(self.service_class).name
+            given["service_class"] = service_class(check_text("service_class", self.service_class)).name
         return given
 
 
@@ -81,6 +89,17 @@ def check_text(param: str, value: Any, max_len: int | None = None) -> str:
     if max_len is not None and len(value) > max_len:
         text = f"Invalid '{param}': string too long. Expected {max_len} characters at most, but got {len(value)}."
         raise InvalidRequest(param, text, "string_above_max_length")
+    return value
+
+
+def check_flag(param: str, value: Any) -> bool:
+    """The value, if it is true or false.
+
+    Raises:
+        InvalidRequest: it is not; nothing else is taken for either.
+    """
+    if not isinstance(value, bool):
+        raise wrong_type(param, "a boolean", value)
     return value
 
 

@@ -18,7 +18,7 @@ from hemiola.llm.tokenizer import TextTokenizer
 from ..results import Answer, ToolCall
 from .answers import AnswerParser, Delta, collect
 from .conversation import read_messages, split_begun
-from .terms import CallTerms, check_integer, check_number, wrong_type
+from .terms import CallTerms, check_flag, check_integer, check_number, check_text, wrong_type
 from .tools import offered_tools
 
 Messages = str | Sequence[Mapping[str, Any]]
@@ -66,9 +66,11 @@ class TextFront:
         Raises:
             InvalidRequest: names the field, the value and what is allowed.
         """
-        options = {"enable_thinking": enable_thinking, **(template_options or {})}
+        if not isinstance(template_options, Mapping | None):
+            raise wrong_type("template_options", "an object", template_options)
+        options = {"enable_thinking": check_flag("enable_thinking", enable_thinking), **(template_options or {})}
         begun = ""
-        if continue_final_message:
+        if check_flag("continue_final_message", continue_final_message):
             messages, begun = split_begun(messages)
         text = self.render(messages, tools=offered_tools(tools, tool_choice), options=options) + begun
         return self.requests([self.tokenizer.encode(text)], terms, param="messages", **sampling)
@@ -116,6 +118,9 @@ class TextFront:
         Args:
             add_special_tokens: begin texts as the model's plain prompts do.
         """
+        check_flag("add_special_tokens", add_special_tokens)
+        if not _is_array(prompt) and not isinstance(prompt, str):
+            raise wrong_type("prompt", "a string or an array", prompt)
         prompts = [prompt] if isinstance(prompt, str) or _is_ids(prompt) else prompt
         return self.requests([self._prompt_ids(each, add_special_tokens) for each in prompts], terms, **sampling)
 
@@ -158,12 +163,14 @@ class TextFront:
             check_integer("max_tokens", max_tokens, 1, self.context_len)
         defaults = self._generation
         first_seed = random.getrandbits(32) if seed is None else check_integer("seed", seed, -(2**63), 2**63 - 1)
+        if not _is_array(stop_token_ids):
+            raise wrong_type("stop_token_ids", "an array of tokens", stop_token_ids)
         ends = tuple(self._checked_id("stop_token_ids", i) for i in stop_token_ids)
         sampling = Sampling(
             temperature=check_number("temperature", _of(temperature, defaults["temperature"]), 0.0, 2.0),
             top_p=_check_top_p(_of(top_p, defaults["top_p"])),
             top_k=max(check_integer("top_k", _of(top_k, defaults["top_k"]), -1, 2**31), 0),
-            stop_token_ids=ends if ignore_eos else (*defaults["stop_token_ids"], *ends),
+            stop_token_ids=ends if check_flag("ignore_eos", ignore_eos) else (*defaults["stop_token_ids"], *ends),
             stop=_check_stop(stop),
             logprobs=None if logprobs is None else check_integer("logprobs", logprobs, 0, MAX_TOP_LOGPROBS),
         )
@@ -180,7 +187,7 @@ class TextFront:
                     seed=_wrapped(first_seed + i * n + j),
                     max_tokens=min(self.context_len - len(ids), max_tokens or self.context_len),
                 ),
-                cache_salt=cache_salt,
+                cache_salt=check_text("cache_salt", cache_salt),
             )
             for i, ids in enumerate(map(tuple, prompts))
             for j in range(n)
@@ -207,7 +214,7 @@ class TextFront:
     def _prompt_ids(self, prompt: Any, add_special_tokens: bool) -> list[int]:
         if isinstance(prompt, str):
             return self.tokenizer.encode(prompt, add_special_tokens=add_special_tokens)
-        if not isinstance(prompt, Sequence):
+        if not _is_array(prompt):
             raise wrong_type("prompt", "a string or an array of tokens", prompt)
         return [self._checked_id("prompt", token_id) for token_id in prompt]
 
@@ -283,10 +290,16 @@ def _generation_config(folder: Path, config: Mapping[str, Any]) -> dict[str, Any
 
 
 def _check_stop(stop: str | Sequence[str] | None) -> tuple[str, ...]:
+    if not _is_array(stop) and not isinstance(stop, str | None):
+        raise wrong_type("stop", "a string or an array of strings", stop)
     stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
     if len(stops) > MAX_STOPS or not all(isinstance(s, str) and s for s in stops):
         raise InvalidRequest("stop", f"Invalid 'stop'. Allowed: up to {MAX_STOPS} strings, none empty.")
     return stops
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
 def _is_ids(prompt: Sequence[Any]) -> bool:

@@ -6,6 +6,7 @@ from functools import cache
 import pytest
 import torch
 
+from hemiola.api.engine import Engine
 from hemiola.diffusion import runner as diffusion_runner
 from hemiola.llm import runner as language_runner
 
@@ -29,3 +30,11 @@ def computing() -> Iterator[None]:
     """The test's thread computes, as the engine's does."""
     with torch.inference_mode():
         yield
+
+
+@pytest.fixture(scope="session")
+def engine(loaded_once: None) -> Iterator[Engine]:
+    """A whole engine on threads of its own, over every kind of tiny model."""
+    specs = [f"{name}={models.folder(name)}" for name in ("chat", "image", "own", "clip", "reciter")]
+    with Engine(*specs, memory_bytes=16 << 20, host_bytes=4 << 20, threads=1, max_batch_tokens=64) as made:
+        yield made

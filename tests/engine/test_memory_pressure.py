@@ -85,7 +85,7 @@ def test_without_a_host_tier_the_latest_ends_loudly_so_that_the_others_can_go_on
     rig.assert_as_alone(first)
     rig.assert_as_alone(talk)
     final = rig.final("q")
-    assert isinstance(final, Failed) and final.code == "insufficient_memory" and "MiB" in final.message
+    assert isinstance(final, Failed) and final.code == "insufficient_memory" and "KiB" in final.message
     assert rig.scheduler.num_parks == 0
     rig.assert_nothing_is_held()
 
