@@ -1,5 +1,6 @@
 # Hemiola's commands. The first one makes .venv and installs; later ones start at once.
 #   make demo     chat, pictures and a clip from one engine; files in out/
+#   make serve    the same models over HTTP            make serve MODELS="Qwen/Qwen3-8B" PORT=9000
 #   make test     every test that needs no GPU         make test TESTS=tests/core
 #   make check    lint, format, types
 #   make format   mends what `make check` says of lint and format
@@ -11,15 +12,20 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 TYPES := .mypy_cache/root
 TESTS ?= tests
+MODELS ?= demo
+PORT ?= 8000
 
 # One torch thread beside anything else that is busy; no model hub in tests.
 CALM := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE TOKENIZERS_PARALLELISM=false
 OFFLINE := HF_HUB_OFFLINE=1 HF_HUB_DISABLE_TELEMETRY=1
 
-.PHONY: demo test check format install clean
+.PHONY: demo serve test check format install clean
 
 demo: $(INSTALLED)
 	@$(BIN)/hemiola demo --output out
+
+serve: $(INSTALLED)
+	@exec $(BIN)/hemiola serve $(MODELS) --port $(PORT)
 
 test: $(INSTALLED)
 	@$(CALM) $(OFFLINE) $(BIN)/pytest -m "not gpu" $(TESTS)

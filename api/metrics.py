@@ -75,11 +75,10 @@ class ServerMetrics(EngineMetrics):
         is_text = isinstance(request, TextRequest)
         self._running[request.id] = _Running(request.model, request.arrival_s, is_text)
 
-    def rejected(self, requests: Sequence[Request], code: str) -> None:
-        """They were started together, and not taken."""
-        for request in requests:
-            if self._running.pop(request.id, None) is not None:
-                self.rejected_requests(request.model, code).add()
+    def rejected(self, request: Request, code: str) -> None:
+        """It was started, and not taken."""
+        self._running.pop(request.id, None)
+        self.rejected_requests(request.model, code).add()
 
     def observe(self, event: Event, now_s: float) -> None:
         """An event of a request has come."""

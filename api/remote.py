@@ -67,10 +67,10 @@ class RemoteEngine:
         deliver: told every event, in order per request, on this object's threads; must not block.
         max_queue: requests that may wait to be admitted; beyond, `submit` raises Overloaded.
         on_line: told how a start goes, line by line.
-        on_down: told why, when there is no engine and will be none.
         module: what the process runs.
 
     Fields:
+        on_down: told why, when there is no engine and will be none. To be set before `begin`.
         state: `ready` takes requests.
         report: what runs, once it was ready.
         stats: the engine's newest figures.
@@ -85,7 +85,6 @@ class RemoteEngine:
         max_queue: int = 256,
         restarts: Restarts | None = None,
         on_line: Callable[[str], None] | None = None,
-        on_down: Callable[[HemiolaError], None] | None = None,
         module: str = ENGINE_MODULE,
     ) -> None:
         self.state: State = "new"
@@ -98,7 +97,7 @@ class RemoteEngine:
         self._max_queue = max_queue
         self._restarts = restarts or Restarts()
         self._on_line = on_line
-        self._on_down = on_down
+        self.on_down: Callable[[HemiolaError], None] | None = None
         self._module = module
         self._folders = PrivateFolders()
         self._frames = FrameReader(self._folders.all, self._arrived)
@@ -160,9 +159,14 @@ class RemoteEngine:
             self.is_draining = True
             return self._changed.wait_for(lambda: not self._unfinished, timeout)
 
-    def abort_all(self) -> None:
-        for request_id in tuple(self._unfinished):
-            self.abort(request_id)
+    def fail_all(self, error: HemiolaError) -> None:
+        """Ends every request at once with that error; the engine is told to abort them."""
+        unfinished = tuple(self._unfinished)
+        self._fail_unfinished(error)  # first, or they might end as aborted
+        with self._changed:
+            if self._link is not None:
+                for request_id in unfinished:
+                    self._link.send(Abort(request_id))
 
     def close(self, drain_s: float = 0.0) -> None:
         """Lets requests end for so long, aborts the others, and ends the process."""
@@ -174,7 +178,7 @@ class RemoteEngine:
                 self._link.kill()
             self._changed.notify_all()
         self._end_thread()
-        self._fail_unfinished("The engine was stopped.")
+        self._fail_unfinished(EngineDied("The engine was stopped."))
         self._frames.close()
         self._folders.close()
 
@@ -275,7 +279,7 @@ class RemoteEngine:
             self._link = None
             if was_ready:
                 self.state = "restarting"
-        num_failed = self._fail_unfinished("The engine died while it worked on this request.")
+        num_failed = self._fail_unfinished(EngineDied("The engine died while it worked on this request."))
         how = link.close()
         self._frames.settle()
         self._folders.clear()
@@ -328,18 +332,18 @@ class RemoteEngine:
         if future is not None:
             future.set_result(answer)
 
-    def _fail_unfinished(self, message: str) -> int:
+    def _fail_unfinished(self, error: HemiolaError) -> int:
         """How many requests that were. Those of pictures come after what is still being read of them."""
         with self._changed:
             unfinished = dict(self._unfinished)
             queries, self._queries = self._queries, {}
-        failures = [(Failed(each, EngineDied.code, message), is_media) for each, is_media in unfinished.items()]
+        failures = [(Failed(each, error.code, error.message), is_media) for each, is_media in unfinished.items()]
         self._frames.put(MediaBatch(tuple(failed for failed, is_media in failures if is_media)))
         for failed, is_media in failures:
             if not is_media:
                 self._arrived(failed)
         for future in queries.values():
-            future.set_exception(EngineDied(message))
+            future.set_exception(error)
         return len(failures)
 
     def _may_go_on(self) -> bool:
@@ -369,9 +373,9 @@ class RemoteEngine:
     def _give_up(self, error: HemiolaError) -> None:
         self._error = error
         self._become("down")
-        self._fail_unfinished(error.message)
-        if self._on_down is not None:
-            self._on_down(error)
+        self._fail_unfinished(EngineDied(error.message))
+        if self.on_down is not None:
+            self.on_down(error)
 
     def _become(self, state: State) -> None:
         with self._changed:

@@ -5,7 +5,7 @@ When that one dies, whatever was running fails at once and it is started again.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,11 @@ from hemiola.core.tracing import StepRecord
 from .calls import Calls
 from .front import open_fronts
 from .front.terms import engine_clock
+from .link import ENGINE_MODULE
 from .metrics import ServerMetrics
 from .operations import Condition
 from .remote import RemoteEngine, Restarts, State
 from .stats import EngineStats
-from .stream import Stream
 from .wire import Command, EngineSpec, Flush, GetStats, GetSteps, StartReport
 
 _ANSWER_WAIT_S = 30.0
@@ -38,6 +38,24 @@ _CONDITIONS: dict[State, Condition] = {
 }
 
 
+class _Counted:
+    """The remote engine as a backend whose requests are counted."""
+
+    def __init__(self, remote: RemoteEngine, metrics: ServerMetrics) -> None:
+        self._remote = remote
+        self._metrics = metrics
+        self.abort = remote.abort
+        self.finish = remote.finish
+
+    def submit(self, request: Request) -> None:
+        self._metrics.started(request)
+        try:
+            self._remote.submit(request)
+        except HemiolaError as error:
+            self._metrics.rejected(request, error.code)
+            raise
+
+
 class ServedEngine(Calls):
     """Serves one or several models of any kind from another process.
 
@@ -48,10 +66,12 @@ class ServedEngine(Calls):
         max_queue: requests that may wait to be admitted; beyond, calls raise Overloaded.
         log_level: of the engine's process.
         on_line: told how a start goes, line by line.
-        on_down: told why, when the engine is gone for good.
+        module: what the process runs.
 
     Fields:
+        sources: the served models.
         metrics: what the front counts.
+        remote: the engine's process.
 
     Raises:
         HemiolaError: a model is not found or its files cannot be read. What only the engine's process finds out, such
@@ -69,10 +89,10 @@ class ServedEngine(Calls):
         log_level: str = "WARNING",
         restarts: Restarts | None = None,
         on_line: Callable[[str], None] | None = None,
-        on_down: Callable[[HemiolaError], None] | None = None,
+        module: str = ENGINE_MODULE,
         **options: Any,
     ) -> None:
-        served = resolve_all(models or ("demo",))
+        self.sources = served = resolve_all(models or ("demo",))
         spec = EngineSpec(
             models=tuple(f"{source.name}={source.path}" for source in served),
             config=replace(config or EngineConfig(), **options),
@@ -83,9 +103,9 @@ class ServedEngine(Calls):
         fronts = open_fronts(served, shared)
         self.metrics = ServerMetrics({name: front.kind for name, front in fronts.items()})
         self.remote = RemoteEngine(
-            spec, self._deliver, max_queue=max_queue, restarts=restarts, on_line=on_line, on_down=on_down
+            spec, self._deliver, max_queue=max_queue, restarts=restarts, on_line=on_line, module=module
         )
-        super().__init__(fronts, self.remote)
+        super().__init__(fronts, _Counted(self.remote, self.metrics))
 
     def __enter__(self) -> "ServedEngine":
         self.start()
@@ -174,15 +194,6 @@ class ServedEngine(Calls):
         return self.remote.ask(command).result(_ANSWER_WAIT_S)
 
     # Inside
-
-    def _start(self, requests: Sequence[Request], assemble: Any) -> Stream[Any]:
-        for request in requests:
-            self.metrics.started(request)
-        try:
-            return super()._start(requests, assemble)
-        except HemiolaError as error:
-            self.metrics.rejected(requests, error.code)
-            raise
 
     def _deliver(self, event: Event) -> None:
         self.metrics.observe(event, engine_clock())

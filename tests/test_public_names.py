@@ -70,6 +70,7 @@ def test_the_public_names_are_these() -> None:
         "gen_json",
         "gen_video",
         "program",
+        "select",
         "system",
         "user",
         "using",

@@ -15,6 +15,7 @@ COMMANDS = {
     "image": "make pictures from a prompt",
     "video": "make a clip from a prompt",
     "demo": "text, pictures and a clip from one engine at once, with a drawing of their steps",
+    "serve": "answer HTTP, as OpenAI's API does",
     "models": "list the models that can be served without a download",
     "info": "show devices, versions, backends and the memory plan",
     "export-demo": "write the built-in models as folders that transformers and diffusers load",
@@ -25,12 +26,14 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; its exit status."""
     wait_passively()
+    arguments = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(prog="hemiola", description="Text, images and video from one engine.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
         command.add_argument("--log-level", default="warning", choices=("debug", "info", "warning", "error"))
-        _module(name).add_arguments(command)
+        if name in arguments:  # others need not be imported: some bring torch
+            _module(name).add_arguments(command)
     options = parser.parse_args(arguments)
     logging.basicConfig(level=options.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
     try:

@@ -1,7 +1,7 @@
 """A process that speaks as an engine does and computes nothing: starts in a blink, for tests of the front's side.
 
 Run as a module by `RemoteEngine(..., module=MODULE)`. `CAPACITY` requests run at once, a token or a denoise step each
-per millisecond; the others are queued. Models' names say how it is to misbehave.
+per millisecond; the others are queued. Models' names say what is special: `calm` takes 30 ms, others misbehave.
 """
 
 import os
@@ -38,6 +38,7 @@ from hemiola.core.tracing import StepRecord
 
 MODULE = "hemiola.tests.api.fake_engine"
 CAPACITY = 4
+NUM_TOKEN_IDS = 256
 SIDE = 64
 """Of all pictures."""
 FRAMES = bytes(range(256)) * (SIDE * SIDE * 3 // 256)
@@ -46,8 +47,9 @@ FRAMES = bytes(range(256)) * (SIDE * SIDE * 3 // 256)
 class FakeEngine:
     """Requests in the order they came, and how far each has come."""
 
-    def __init__(self, link: FrontLink) -> None:
+    def __init__(self, link: FrontLink, step_ms: int) -> None:
         self._link = link
+        self._step_ms = step_ms
         self._outbox = Outbox(link, time.monotonic)
         self._requests: dict[str, Request] = {}
         self._done: Counter[str] = Counter()
@@ -55,7 +57,7 @@ class FakeEngine:
 
     def serve(self) -> int:
         """Until a Shutdown; the exit status."""
-        while not isinstance(command := self._link.next_command(1), Shutdown):
+        while not isinstance(command := self._link.next_command(self._step_ms), Shutdown):
             if command is not None:
                 self._do(command)
             self._step()
@@ -92,7 +94,7 @@ class FakeEngine:
             if isinstance(request, MediaRequest):
                 self._denoise(request, self._done[request.id])
             else:
-                self._outbox.deliver(Token(request.id, self._done[request.id]))
+                self._outbox.deliver(Token(request.id, self._done[request.id] % NUM_TOKEN_IDS))
                 if self._done[request.id] == request.sampling.max_tokens:
                     self._end(Finished(request.id, "length", Usage(len(request.token_ids), 0, self._done[request.id])))
 
@@ -125,13 +127,14 @@ class FakeEngine:
 def start(spec: EngineSpec, link: FrontLink) -> int:
     """As the first model's name says; the exit status."""
     link.tell(Starting("Pretending"))
-    if spec.models == ("corrupt",):
+    kind = spec.models[0].partition("=")[0]
+    if kind == "corrupt":
         link.tell(StartFailed(CorruptWeights.code, "model.safetensors is truncated"))
         return 2
-    if spec.models == ("slow",):
+    if kind == "slow":
         time.sleep(60)
     link.tell(Ready(StartReport(weight_bytes={}, kernels={}, settings=(), seconds=0.0)))
-    return FakeEngine(link).serve()
+    return FakeEngine(link, step_ms=30 if kind == "calm" else 1).serve()
 
 
 if __name__ == "__main__":

@@ -7,24 +7,20 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from hemiola.api.remote import RemoteEngine, Restarts
+from hemiola.api.remote import Restarts
 from hemiola.api.stream import Stream
-from hemiola.api.wire import EngineSpec, Flush, GetStats, GetSteps
-from hemiola.core.config import EngineConfig
+from hemiola.api.wire import Flush, GetStats, GetSteps
 from hemiola.core.errors import CorruptWeights, EngineDied, HemiolaError, Overloaded, RequestAborted
-from hemiola.core.events import Event, Final, Finished, Image, Progress, Token
-from hemiola.core.request import MediaRequest, Request, Sampling, TextRequest
+from hemiola.core.events import Final, Finished, Image, Progress, Token
+from hemiola.core.request import Sampling, TextRequest
 from hemiola.tests.api.fake_engine import CAPACITY, FRAMES, MODULE
 from hemiola.tests.api.processes import is_alive, wait_until
+from hemiola.tests.api.remote_front import SOON_S, Front, opened
 
-SOON_S = 10.0
-ENDLESS = 10**9
 FRONT = f"""
 import os, sys
 from hemiola.api.remote import RemoteEngine
@@ -36,59 +32,6 @@ engine.wait_ready(60)
 print(engine.pid, *engine._folders.all, flush=True)
 os.kill(os.getpid(), 9)
 """
-
-
-class Front:
-    """A remote engine with the streams of its requests."""
-
-    def __init__(self, model: str = "m", **options: Any) -> None:
-        self.streams: dict[str, Stream[list[Event]]] = {}
-        self.down: list[HemiolaError] = []
-        self.lines: list[str] = []
-        self.engine = RemoteEngine(
-            EngineSpec(models=(model,), config=EngineConfig()),
-            self._deliver,
-            restarts=options.pop("restarts", Restarts(max_deaths=3, pause_s=0.0)),
-            on_line=self.lines.append,
-            on_down=self.down.append,
-            module=MODULE,
-            **options,
-        )
-
-    def _deliver(self, event: Event) -> None:
-        self.streams[event.request_id].push(event)
-
-    def ask(self, request: Request) -> Stream[list[Event]]:
-        stream: Stream[list[Event]] = Stream([request.id], list, self.engine.abort)
-        self.streams[request.id] = stream
-        self.engine.submit(request)
-        return stream
-
-    def text(self, num_tokens: int = ENDLESS, model: str = "m") -> Stream[list[Event]]:
-        sampling = Sampling(max_tokens=num_tokens)
-        return self.ask(TextRequest(id=f"t{len(self.streams)}", model=model, token_ids=(1, 2), sampling=sampling))
-
-    def picture(self, num_steps: int = ENDLESS) -> Stream[list[Event]]:
-        shape: dict[str, Any] = {"token_ids": {"e": (1,)}, "width": 64, "height": 64, "guidance_scale": 1.0}
-        return self.ask(MediaRequest(id=f"p{len(self.streams)}", model="m", num_inference_steps=num_steps, **shape))
-
-    def kill(self) -> int:
-        pid = self.engine.pid
-        assert pid is not None
-        os.kill(pid, signal.SIGKILL)
-        return pid
-
-    def left_frames(self) -> list[Path]:
-        return [path for folder in self.engine._folders.all for path in folder.glob("*.frames")]
-
-
-@contextmanager
-def opened(**options: Any) -> Iterator[Front]:
-    front = Front(**options)
-    front.engine.begin()
-    front.engine.wait_ready(SOON_S)
-    yield front
-    front.engine.close()
 
 
 @pytest.fixture
@@ -210,12 +153,16 @@ def test_draining_lets_run_what_runs_and_takes_no_more(front: Front) -> None:
     assert drained == [True]
 
 
-def test_draining_ends_when_everything_is_aborted(front: Front) -> None:
-    streams = [front.text() for _ in range(CAPACITY + 2)]
+def test_what_does_not_end_in_time_can_be_ended_at_once(front: Front) -> None:
+    streams = [front.text() for _ in range(CAPACITY + 2)] + [front.picture()]
     assert not front.engine.drain(0.05)
-    front.engine.abort_all()
+    front.engine.fail_all(Overloaded("The server is stopping."))
+    for stream in streams:
+        with pytest.raises(Overloaded, match="stopping"):
+            stream.result(SOON_S)
     assert front.engine.drain(SOON_S)
-    assert all(stream.is_done for stream in streams)
+    assert wait_until(lambda: front.engine.ask(GetStats).result(SOON_S).running == {})
+    assert all(sum(isinstance(event, Final) for event in stream) == 1 for stream in streams)
 
 
 def test_closing_aborts_what_runs_and_leaves_nothing() -> None:

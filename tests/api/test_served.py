@@ -152,7 +152,7 @@ def test_a_group_of_which_one_is_refused_runs_not_at_all(served: ServedEngine, m
     assert served.fresh_stats().running == {} and served._streams == {}
     assert wait_until(lambda: served._texts._watched == {})
     rejected = ("hemiola_requests_rejected_total", ("code", "server_overloaded"), ("model", "chat"))
-    assert figures(served.metrics_text())[rejected] == 3
+    assert figures(served.metrics_text())[rejected] == 1
 
 
 # Figures
