@@ -73,10 +73,12 @@ class PictureShower:
         """All frames, to the end or the first failure, which has a frame too."""
         try:
             for event in first:
-                yield await self._frame(event)
+                if shown := await self._frame(event):
+                    yield shown
             async for events in later:
                 for event in events:
-                    yield await self._frame(event)
+                    if shown := await self._frame(event):
+                        yield shown
         except HemiolaError as error:
             yield frame(problem_of(error).envelope, "error")
         except Exception as error:

@@ -7,7 +7,8 @@ SQLite says what there is, and files are named in it only once they are whole: k
 nothing half. Knows `Calls` and no HTTP.
 """
 
-from .errors import DataFolderInUse, QuotaExceeded, ResultNotFound
+from .errors import DataFolderInUse, QuotaExceeded, ResultNotFound, StorageFailed
+from .folder import check_data_folder
 from .limits import JobLimits
 from .media import Media, open_media
 from .records import StoredFile, VideoAsk, VideoJob
@@ -18,8 +19,10 @@ __all__ = [
     "Media",
     "QuotaExceeded",
     "ResultNotFound",
+    "StorageFailed",
     "StoredFile",
     "VideoAsk",
     "VideoJob",
+    "check_data_folder",
     "open_media",
 ]

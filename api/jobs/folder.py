@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from .errors import DataFolderInUse
+from .errors import DataFolderInUse, StorageFailed
 
 
 class DataFolder:
@@ -21,14 +21,20 @@ class DataFolder:
 
     Raises:
         DataFolderInUse: another process has it.
+        StorageFailed: it cannot be made, or written to.
     """
 
     def __init__(self, path: Path) -> None:
         self.database = path / "hemiola.sqlite3"
         self._media = path / "media"
         self._new = self._media / ".new"
-        self._new.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._new.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StorageFailed(
+                f"Results cannot be kept in {path}: {error.strerror}. Choose another folder."
+            ) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -69,6 +75,15 @@ class DataFolder:
     def close(self) -> None:
         """Lets others have the folder."""
         os.close(self._lock)
+
+
+def check_data_folder(path: Path) -> None:
+    """Whether results can be kept there, asked before a server is started.
+
+    Raises:
+        DataFolderInUse, StorageFailed: as `DataFolder`.
+    """
+    DataFolder(path).close()
 
 
 def _flush(path: Path) -> None:

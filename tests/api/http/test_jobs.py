@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,16 @@ import pytest
 from PIL import Image
 
 from hemiola.api.calls import Calls
-from hemiola.api.jobs import DataFolderInUse, JobLimits, Media, QuotaExceeded, ResultNotFound, VideoJob
+from hemiola.api.jobs import (
+    DataFolderInUse,
+    JobLimits,
+    Media,
+    QuotaExceeded,
+    ResultNotFound,
+    StorageFailed,
+    VideoJob,
+    check_data_folder,
+)
 from hemiola.api.jobs import open_media as open_results
 from hemiola.api.jobs.database import Database
 from hemiola.api.jobs.folder import DataFolder
@@ -30,7 +39,6 @@ class Rig:
     folder: Path
     calls: Calls
     painter: Painter
-    limits: dict[str, Any] = field(default_factory=dict)
     now_s: float = 0.0
 
     @asynccontextmanager
@@ -72,7 +80,7 @@ async def ended(media: Media, job_id: str) -> VideoJob:
     return job
 
 
-async def begun(media: Media, rig: Rig, job_id: str) -> None:
+async def begun(media: Media, job_id: str) -> None:
     """Waits until the job has done all steps but the last, which the painter holds back."""
 
     async def check() -> bool:
@@ -110,7 +118,7 @@ async def test_progress_rises_and_waits_below_100_for_the_files(rig: Rig) -> Non
     rig.painter.hold()
     async with rig.open() as media:
         job = await media.videos.create(ask(seed=0), seconds="1")
-        await begun(media, rig, job.id)
+        await begun(media, job.id)
         seen = [0]
         while seen[-1] < 71:  # three of four steps
             seen.append((await media.videos.get(job.id)).progress)
@@ -124,7 +132,7 @@ async def test_only_so_many_run_at_once_and_the_oldest_first(rig: Rig) -> None:
     rig.painter.hold()
     async with rig.open(max_running=2) as media:
         jobs = [await media.videos.create(ask(seed=i), seconds="1") for i in range(4)]
-        await begun(media, rig, jobs[1].id)
+        await begun(media, jobs[1].id)
         assert [(await media.videos.get(job.id)).status for job in jobs] == ["in_progress"] * 2 + ["queued"] * 2
         assert rig.painter.num_running == 2
         rig.painter.let_go()
@@ -149,7 +157,7 @@ async def test_a_clip_that_a_stop_interrupts_is_made_by_the_next_server(rig: Rig
     rig.painter.hold()
     async with rig.open() as media:
         job = await media.videos.create(ask(seed=5), seconds="1")
-        await begun(media, rig, job.id)
+        await begun(media, job.id)
     await until(lambda: asyncio.sleep(0, len(rig.painter.aborted) == 1))
     rig.painter.let_go()
     async with rig.open() as media:
@@ -218,7 +226,7 @@ async def test_a_clip_whose_files_cannot_be_written_fails(rig: Rig) -> None:
     rig.painter.hold()
     async with rig.open() as media:
         job = await media.videos.create(ask(seed=0), seconds="1")
-        await begun(media, rig, job.id)
+        await begun(media, job.id)
         (rig.folder / "media" / ".new").rmdir()
         rig.painter.let_go()
         failed = await ended(media, job.id)
@@ -231,7 +239,7 @@ async def test_cancelling_aborts_what_runs_and_forgets_what_waits(rig: Rig) -> N
     rig.painter.hold()
     async with rig.open(max_running=1) as media:
         running, waiting = [await media.videos.create(ask(seed=i), seconds="1") for i in range(2)]
-        await begun(media, rig, running.id)
+        await begun(media, running.id)
         for job in (waiting, running):
             cancelled = await media.videos.cancel(job.id)
             assert (cancelled.status, cancelled.error_code) == ("failed", "cancelled")
@@ -250,7 +258,7 @@ async def test_deleting_aborts_what_runs_and_removes_the_files(rig: Rig) -> None
         assert len(rig.files) == 3
         rig.painter.hold()
         running = await media.videos.create(ask(seed=1), seconds="1")
-        await begun(media, rig, running.id)
+        await begun(media, running.id)
         for job in (done, running):
             await media.videos.delete(job.id)
             with pytest.raises(ResultNotFound):
@@ -347,9 +355,18 @@ async def test_more_pictures_than_may_be_kept_are_refused(rig: Rig) -> None:
 
 
 async def test_a_folder_serves_one_server(rig: Rig) -> None:
+    check_data_folder(rig.folder)
     async with rig.open():
         with pytest.raises(DataFolderInUse):
             async with rig.open():
                 pytest.fail("opened twice")
+        with pytest.raises(DataFolderInUse, match="Choose another folder"):
+            check_data_folder(rig.folder)
     async with rig.open():
         pass
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StorageFailed, match="file/data: Not a directory"):
+        check_data_folder(tmp_path / "file" / "data")
