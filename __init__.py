@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .api.programs.expressions import gen_int as gen_int
     from .api.programs.expressions import gen_json as gen_json
     from .api.programs.expressions import gen_video as gen_video
+    from .api.programs.expressions import select as select
     from .api.programs.expressions import system as system
     from .api.programs.expressions import user as user
     from .api.programs.graph import NodeFailed as NodeFailed
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from .api.results import Completion as Completion
     from .api.results import ImageResult as ImageResult
     from .api.results import Picture as Picture
+    from .api.results import Score as Score
+    from .api.results import Scores as Scores
     from .api.results import ToolCall as ToolCall
     from .api.results import VideoResult as VideoResult
     from .api.stream import Stream as Stream
@@ -69,6 +72,7 @@ _HOMES = {
         "gen_int",
         "gen_json",
         "gen_video",
+        "select",
         "system",
         "user",
     ),
@@ -78,7 +82,7 @@ _HOMES = {
     "api.programs.state": ("Forks", "State"),
     "api.programs.trace": ("Trace",),
     "api.programs.values": ("Variable",),
-    "api.results": ("Answer", "Completion", "ImageResult", "Picture", "ToolCall", "VideoResult"),
+    "api.results": ("Answer", "Completion", "ImageResult", "Picture", "Score", "Scores", "ToolCall", "VideoResult"),
     "api.stream": ("Stream",),
     "core.config": ("EngineConfig",),
     "core.errors": ("HemiolaError",),
@@ -99,6 +103,8 @@ __all__ = [  # noqa: RUF022 - in the order in which one meets them
     "ImageResult",
     "Picture",
     "VideoResult",
+    "Scores",
+    "Score",
     "Token",
     "Progress",
     "Preview",
@@ -118,6 +124,7 @@ __all__ = [  # noqa: RUF022 - in the order in which one meets them
     "gen_json",
     "gen_image",
     "gen_video",
+    "select",
     "Program",
     "State",
     "Forks",

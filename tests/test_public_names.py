@@ -29,6 +29,7 @@ OPTIONS = {
     "export-demo": set(),
     "bench": {"--json", "--repeats", "--threads"},
 }
+SCORES = {"scores", "ascores", "stream_scores"}
 
 
 def test_the_public_names_are_these() -> None:
@@ -54,6 +55,8 @@ def test_the_public_names_are_these() -> None:
         "ProgramEvent",
         "Progress",
         "Run",
+        "Score",
+        "Scores",
         "State",
         "Stream",
         "Token",
@@ -85,7 +88,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 
 def test_the_engines_methods_are_these() -> None:
-    assert _methods(hemiola.Engine) == {"close", *CALLS, "text_front", "media_front", "recent_steps"}
+    assert _methods(hemiola.Engine) == {"close", *CALLS, *SCORES, "text_front", "media_front", "recent_steps"}
 
 
 def test_the_clients_methods_are_these() -> None:

@@ -9,10 +9,10 @@ from hemiola.core.errors import HemiolaError, InvalidRequest
 from hemiola.core.events import Event, Failed, Progress, Token, Usage
 
 from ..front.terms import CallTerms, engine_clock
-from ..results import Answer, Completion, ImageResult, VideoResult
+from ..results import Answer, Completion, ImageResult, Scores, VideoResult
 from ..stream import Stream
 from .execution import Execution, ProgramEvent, Work
-from .expressions import Gen, Media
+from .expressions import Gen, Media, Select
 from .graph import Node, Outcome
 from .turns import Turn, as_messages, is_conversation
 from .values import text_of
@@ -58,6 +58,26 @@ def text_work(asked: Gen, turns: Sequence[Turn]) -> Work:
     return work
 
 
+def select_work(asked: Select, turns: Sequence[Turn]) -> Work:
+    """Ends the last turn with the likeliest of the choices; the first of them, if several are."""
+
+    async def work(execution: Execution, node: Node) -> Outcome:
+        stream_scores = getattr(execution.calls, "stream_scores", None)
+        if stream_scores is None:
+            text = f"'{asked.name}': {type(execution.calls).__name__} scores no choices, as select needs. Engines do."
+            raise InvalidRequest("select", text)
+        context = _context(turns, node)
+        terms = execution.terms(node, 0)
+        stream: Stream[Scores] = stream_scores(asked.choices, model=asked.model, terms=terms, **context)
+        scores = await _follow(execution, node, stream)
+        node.usage = scores.usage
+        best = max(scores, key=lambda score: score.mean if asked.scoring == "mean" else score.total)
+        execution.tell(ProgramEvent("text", node.name, node.branch, text=best.choice))
+        return Outcome(best.choice, best.choice, best.choice)
+
+    return work
+
+
 def media_work(asked: Media) -> Work:
     """Makes pictures or a clip."""
 
@@ -76,26 +96,31 @@ def media_work(asked: Media) -> Work:
 
 
 def _ask_text(execution: Execution, node: Node, asked: Gen, turns: Sequence[Turn], attempt: int) -> Stream[Completion]:
-    """What has been said goes as whole messages, and a turn that has begun as a message to be continued.
-
-    So the prompt of every call begins with the prompts and answers before it, to the byte.
-    """
     calls: Asked = execution.calls
     options = dict(asked.options)
     if attempt and "seed" in options:
         options["seed"] += attempt
     if asked.n > 1:
         options["n"] = asked.n
-    terms = execution.terms(node, attempt)
+    ask = calls.stream_chat if is_conversation(turns) else calls.stream_complete
+    return ask(terms=execution.terms(node, attempt), **_context(turns, node), **options)
+
+
+def _context(turns: Sequence[Turn], node: Node) -> dict[str, Any]:
+    """What was said, as the options of a call.
+
+    Whole turns go as messages, and a turn that has begun as a message to be continued: so the prompt of every call
+    begins with the prompts and answers before it, to the byte.
+    """
     *before, current = turns
     if not is_conversation(turns):
-        return calls.stream_complete(current.raw, terms=terms, **options)
+        return {"prompt": current.raw}
     messages = as_messages(before)
-    if current.raw:
-        _check_no_reasoning(current, node)
-        messages.append({"role": "assistant", "content": current.raw})
-        options["continue_final_message"] = True
-    return calls.stream_chat(messages, terms=terms, **options)
+    if not current.raw:
+        return {"messages": messages}
+    _check_no_reasoning(current, node)
+    messages.append({"role": "assistant", "content": current.raw})
+    return {"messages": messages, "continue_final_message": True}
 
 
 def _check_no_reasoning(turn: Turn, node: Node) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from hemiola.core.errors import InvalidRequest
 
@@ -43,10 +43,20 @@ class Spoken:
     """A whole turn of a conversation."""
 
     role: str
-    parts: tuple["Text | Gen", ...] = field(default=())
+    parts: tuple["Text | Gen | Select", ...] = field(default=())
 
 
-Expression = Gen | Media | Spoken
+@dataclass(frozen=True, slots=True)
+class Select:
+    """One of several texts, as the model likes it best."""
+
+    name: str
+    choices: tuple[str, ...]
+    scoring: Scoring = "mean"
+    model: str | None = None
+
+
+Expression = Gen | Select | Media | Spoken
 
 
 # Who speaks
@@ -62,8 +72,8 @@ def user(*parts: Text) -> Spoken:
     return Spoken("user", parts)
 
 
-def assistant(*parts: Text | Gen) -> Spoken:
-    """The model's turn: texts put into its mouth and `gen`s, in order."""
+def assistant(*parts: Text | Gen | Select) -> Spoken:
+    """The model's turn: texts put into its mouth, `gen`s and `select`s, in order."""
     return Spoken("assistant", parts)
 
 
@@ -109,6 +119,23 @@ def gen(
         "enable_thinking": enable_thinking or None,
     }
     return Gen(name, {key: value for key, value in given.items() if value is not None}, n)
+
+
+def select(name: str, choices: Sequence[str], *, scoring: Scoring = "mean", model: str | None = None) -> Select:
+    """The choice that the model finds likeliest, computed exactly from the probabilities of its tokens.
+
+    Args:
+        scoring: "mean" is per token, so that long choices are not at a disadvantage; "sum" is of the whole choice.
+
+    Raises:
+        InvalidRequest: names the argument.
+    """
+    if isinstance(choices, str) or not choices or not all(isinstance(choice, str) and choice for choice in choices):
+        raise InvalidRequest("choices", f"Invalid 'choices' of '{name}'. Allowed: at least one string, none empty.")
+    if scoring not in get_args(Scoring):
+        text = f"Invalid 'scoring' of '{name}': {scoring!r}. Allowed: {', '.join(get_args(Scoring))}."
+        raise InvalidRequest("scoring", text)
+    return Select(name, tuple(choices), scoring, model)
 
 
 def gen_int(

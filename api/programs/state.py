@@ -6,10 +6,10 @@ from typing import Literal
 
 from hemiola.core.errors import InvalidRequest
 
-from .asking import media_work, text_work
+from .asking import media_work, select_work, text_work
 from .execution import Execution
-from .expressions import Expression, Gen, Media, Spoken
-from .graph import calling_place
+from .expressions import Expression, Gen, Media, Scoring, Select, Spoken, select
+from .graph import Kind, calling_place
 from .turns import Generated, Turn, added_since, as_messages, as_text, is_conversation, nodes_in
 from .values import Text, Variable, gathered, nodes_of
 
@@ -24,7 +24,7 @@ class State:
             s += "The moral is "
             s += hm.gen("moral", stop=".")
 
-    In a conversation, a `gen` on its own is a turn of the assistant.
+    In a conversation, a `gen` or `select` on its own is a turn of the assistant.
     """
 
     def __init__(
@@ -67,14 +67,20 @@ class State:
             return self._set(expression.name, Variable([node], lambda: node.result.result().value))
         if not self._is_open and is_conversation(self._turns):
             return self._speak(Spoken("assistant", (expression,)))
-        return self._gen(expression)
+        return self._write(expression)
+
+    def select(
+        self, name: str, choices: Sequence[str], *, scoring: Scoring = "mean", model: str | None = None
+    ) -> Variable:
+        """As `s += select(...)`; gives the variable."""
+        return self.add(select(name, choices, scoring=scoring, model=model))
 
     def _speak(self, spoken: Spoken) -> Variable:
         last = Variable((), str)
         with self.role(spoken.role):
             for part in spoken.parts:
-                if isinstance(part, Gen):
-                    last = self._gen(part)
+                if isinstance(part, Gen | Select):
+                    last = self._write(part)
                 else:
                     self._say(part)
         return last
@@ -129,14 +135,15 @@ class State:
             self._turns.append(Turn(""))
         self._turns[-1] = self._turns[-1].and_then(part)
 
-    def _gen(self, asked: Gen) -> Variable:
+    def _write(self, asked: Gen | Select) -> Variable:
         role = self._turns[-1].role if self._turns else ""
         if role not in ("", "assistant"):
             raise InvalidRequest(asked.name, f"'{asked.name}': the model does not write what the {role} says.")
         turns = tuple(self._turns) or (Turn(""),)
-        place = calling_place()
-        node = self._execution.add("gen", asked.name, self.branch, place, nodes_in(turns), text_work(asked, turns))
-        self._extend(Generated(node, is_plural=asked.n > 1))
+        kind: Kind = "gen" if isinstance(asked, Gen) else "select"
+        work = text_work(asked, turns) if isinstance(asked, Gen) else select_work(asked, turns)
+        node = self._execution.add(kind, asked.name, self.branch, calling_place(), nodes_in(turns), work)
+        self._extend(Generated(node, is_plural=isinstance(asked, Gen) and asked.n > 1))
         return self._set(asked.name, Variable([node], lambda: node.result.result().value))
 
     def keep(self, name: str, index: int | Variable) -> None:

@@ -245,6 +245,9 @@ def test_answers_that_do_not_fit_are_asked_for_again_only_as_often_as_said(
         (lambda s: s.add(hm.user(hm.gen("x"))), "does not write what the user says"),  # type: ignore[arg-type]
         (lambda s: s.__iadd__("text"), "Say whose"),
         (lambda s: s.fork(0), "number of forks"),
+        (lambda s: s.select("x", []), "Invalid 'choices' of 'x'"),
+        (lambda s: s.select("x", "ab"), "Invalid 'choices' of 'x'"),
+        (lambda s: s.select("x", ["a"], scoring="best"), "Allowed: mean, sum"),
         (lambda s: s.fork(2).join("other"), "Allowed: gather, concatenate"),
         (lambda s: s.keep("x", 0), "no several answers"),
     ],
@@ -257,6 +260,16 @@ def test_mistakes_are_named(wrong: Callable[[Any], object], words: str) -> None:
 
     with pytest.raises(InvalidRequest, match=words):
         mistaken.on(numbered()).run()
+
+
+def test_select_needs_somebody_who_scores() -> None:
+    @hm.program
+    def choose(s: hm.State) -> None:
+        s += hm.user("?")
+        s.select("mood", ["calm", "sad"])
+
+    (error,) = choose.on(numbered()).run().errors
+    assert "ScriptedCalls scores no choices" in str(error)
 
 
 def test_a_program_needs_somewhere_to_run() -> None:

@@ -1,0 +1,88 @@
+"""Choices are scored exactly, from the prefix that all of them share, and the likeliest one is said."""
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+import hemiola as hm
+from hemiola.core.errors import InvalidRequest
+from hemiola.core.hub import resolve_all
+
+ASK = [{"role": "user", "content": "What is the capital of France?"}]
+CHOICES = ["The capital of France is Paris.", "Rome", "The capital of France is Rome.", "I do not know that."]
+
+
+@pytest.fixture(scope="module")
+def reference() -> Any:
+    path = next(source.path for source in resolve_all(["demo"]) if source.kind == "language")
+    return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, local_files_only=True).eval()
+
+
+def reference_logprobs(model: Any, engine: hm.Engine, text: str, choice: str) -> list[float]:
+    """Of the choice's tokens behind a text, from one forward of both."""
+    tokenizer = engine.text_front(None).tokenizer
+    before, whole = tokenizer.encode(text), tokenizer.encode(text + choice)
+    assert whole[: len(before)] == before
+    with torch.inference_mode():
+        logprobs = torch.log_softmax(model(torch.tensor([whole])).logits[0].float(), -1)
+    return [float(logprobs[i - 1, whole[i]]) for i in range(len(before), len(whole))]
+
+
+def test_scores_are_those_of_one_forward_in_transformers(demo: hm.Engine, reference: Any) -> None:
+    scores = demo.scores(CHOICES, messages=ASK)
+    text = demo.text_front(None).render(ASK)
+    assert [score.choice for score in scores] == CHOICES
+    for score in scores:
+        assert list(score.logprobs) == pytest.approx(reference_logprobs(reference, demo, text, score.choice), abs=1e-4)
+        assert score.mean == pytest.approx(score.total / len(score.logprobs))
+
+
+def test_choices_may_continue_a_text_and_a_turn_that_has_begun(demo: hm.Engine, reference: Any) -> None:
+    begun = [*ASK, {"role": "assistant", "content": "The capital of France is"}]
+    chat = demo.scores([" Paris", " Rome"], messages=begun, continue_final_message=True)
+    text = demo.text_front(None).render(ASK) + "The capital of France is"
+    plain = demo.scores([" Paris", " Rome"], prompt=text)
+    for each, other in zip(chat, plain, strict=True):
+        expected = reference_logprobs(reference, demo, text, each.choice)
+        assert list(each.logprobs) == pytest.approx(expected, abs=1e-4)
+        assert list(other.logprobs) == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_program_selects_the_likeliest_and_goes_on_with_it(demo: hm.Engine) -> None:
+    @hm.program
+    def capital(s: hm.State, scoring: Any) -> None:
+        s += hm.user(ASK[0]["content"])
+        s.select("answer", CHOICES, scoring=scoring)
+        with s.assistant():
+            s += "It is "
+            s += hm.select("size", ["big", "small"])
+
+    scores = demo.scores(CHOICES, messages=ASK)
+    by_mean, by_sum = capital.on(demo).run("mean"), capital.on(demo).run("sum")
+    assert by_mean["answer"] == max(scores, key=lambda score: score.mean).choice
+    assert by_sum["answer"] == max(scores, key=lambda score: score.total).choice
+    assert by_mean.messages()[1] == {"role": "assistant", "content": by_mean["answer"]}
+    assert by_mean.messages()[2]["content"] == f"It is {by_mean['size']}"
+
+
+def test_the_prompt_is_computed_once_for_all_choices(demo: hm.Engine) -> None:
+    ask = [{"role": "user", "content": "Which of many moods fits a story about seven old violets best?"}]
+    moods = ["calm", "funny", "sad", "wild"]
+    before = len(demo.trace)
+    scores = demo.scores(moods, messages=ask)
+    steps = [step for step in demo.trace.records[before:] if step.quantum == "tokens"]
+    prompt_len = len(demo.text_front(None).tokenizer.encode(demo.text_front(None).render(ask)))
+    num_choice_tokens = sum(len(score.logprobs) for score in scores)
+    assert sum(step.work.new_tokens for step in steps) <= prompt_len + num_choice_tokens + 4 * len(moods)
+    assert len(steps) <= 2 + max(len(score.logprobs) for score in scores)
+
+
+def test_wrong_choices_are_named(demo: hm.Engine) -> None:
+    wrong: Any
+    for wrong in ([], ["a", ""], "ab"):
+        with pytest.raises(InvalidRequest, match="choices"):
+            demo.scores(wrong, messages=ASK)
+    with pytest.raises(InvalidRequest, match="either 'messages' or 'prompt'"):
+        demo.scores(["a"], messages=ASK, prompt="x")
