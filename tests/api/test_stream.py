@@ -4,11 +4,12 @@ import asyncio
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from hemiola.api.stream import Stream
-from hemiola.api.wakeups import Wakeups
+from hemiola.api.wakeups import Sleeper, Wakeups
 from hemiola.core.errors import EngineDied, StepFailed
 from hemiola.core.events import Event, Failed, Finished, Token
 
@@ -67,7 +68,12 @@ async def test_iteration_goes_on_where_it_was_left() -> None:
 async def test_who_waits_for_the_result_sleeps_through_the_events(monkeypatch: pytest.MonkeyPatch) -> None:
     woken: list[object] = []
     wake = Wakeups.wake
-    monkeypatch.setattr(Wakeups, "wake", lambda self, sleeper: (woken.append(sleeper), wake(self, sleeper)))
+
+    def watched(self: Wakeups, sleeper: Sleeper) -> None:
+        woken.append(sleeper)
+        wake(self, sleeper)
+
+    monkeypatch.setattr(Wakeups, "wake", watched)
     stream = stream_of("a")
     result = asyncio.ensure_future(stream.aresult())
     await asyncio.sleep(0)
@@ -85,7 +91,12 @@ async def test_a_burst_over_many_streams_enters_the_loop_once(monkeypatch: pytes
     loop = asyncio.get_running_loop()
     entered: list[object] = []
     call = loop.call_soon_threadsafe
-    monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *args: (entered.append(args), call(*args)))
+
+    def watched(*args: Any) -> Any:
+        entered.append(args)
+        return call(*args)
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", watched)
     for stream in streams:  # on the loop's own thread, so that it cannot run in between
         stream.push(Token(stream.request_ids[0], 1))
     await asyncio.wait_for(asyncio.gather(*readers), 5)
@@ -106,6 +117,7 @@ def test_a_loop_that_ended_does_not_stop_the_engine() -> None:
     stream = stream_of("a")
 
     loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda *_: None)  # says that the reader never ended, which is the point
     reader = loop.create_task(stream.news())
     loop.run_until_complete(asyncio.sleep(0))
     loop.close()
