@@ -68,6 +68,10 @@ class Scores:
     def __iter__(self) -> Iterator[Score]:
         return iter(self.scores)
 
+    def __getitem__(self, choice: str) -> Score:
+        """Of that choice; KeyError if it was none."""
+        return {score.choice: score for score in self.scores}[choice]
+
 
 def total_usage(usages: Sequence[Usage], answers_per_prompt: int) -> Usage:
     """Of all answers of a call, in order; a prompt counts once, as it was for the first answer to it."""

@@ -73,7 +73,7 @@ def select_work(asked: Select, turns: Sequence[Turn]) -> Work:
         node.usage = scores.usage
         best = max(scores, key=lambda score: score.mean if asked.scoring == "mean" else score.total)
         execution.tell(ProgramEvent("text", node.name, node.branch, text=best.choice))
-        return Outcome(best.choice, best.choice, best.choice)
+        return Outcome(best.choice, best.choice, best.choice, scores=scores)
 
     return work
 

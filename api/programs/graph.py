@@ -12,6 +12,8 @@ from typing import Any, Literal
 from hemiola.core.errors import HemiolaError, InvalidRequest
 from hemiola.core.events import Usage
 
+from ..results import Scores
+
 Kind = Literal["gen", "select", "image", "video"]
 _HERE = str(Path(__file__).parent)
 
@@ -43,12 +45,14 @@ class Outcome:
         value: what its variable is.
         text: what it adds to the turn that it is in; None where several answers are still to be chosen from.
         raw: the same with reasoning as it was generated.
+        scores: of a select's choices.
     """
 
     value: Any
     text: str | None = ""
     raw: str = ""
     reasoning: str | None = None
+    scores: Scores | None = None
 
 
 class NodeFailed(HemiolaError):

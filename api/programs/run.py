@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ..results import Scores
 from .execution import Execution
 from .graph import Node, NodeFailed
 from .state import State
@@ -28,6 +29,11 @@ class Branch:
     def names(self) -> tuple[str, ...]:
         """Of all variables."""
         return self._state.names
+
+    def scores(self, name: str) -> Scores:
+        """Of all choices of a `select`."""
+        scores: Scores = self._state.scores(name).value
+        return scores
 
     def text(self) -> str:
         """All that was said."""

@@ -169,6 +169,17 @@ class State:
             raise InvalidRequest(name, f"No variable is called '{name}'. There are: {known}.")
         return self._variables[name]
 
+    def scores(self, name: str) -> Variable:
+        """The Scores of all choices of the newest `select` of that name.
+
+        Raises:
+            InvalidRequest: nothing of that name was selected.
+        """
+        nodes = self[name].nodes
+        if len(nodes) != 1 or nodes[0].kind != "select":
+            raise InvalidRequest(name, f"'{name}' was not selected, so there are no scores.")
+        return Variable(nodes, lambda: nodes[0].result.result().scores)
+
     def __setitem__(self, name: str, value: Variable) -> None:
         """Names a variable, so that the run has it as well."""
         self._set(name, value)

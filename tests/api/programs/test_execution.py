@@ -45,7 +45,7 @@ def test_a_failure_fails_what_needs_it_and_nothing_else() -> None:
 def test_errors_name_the_line_and_the_request() -> None:
     run = three.on(ScriptedCalls(no_dragons)).run()
     line, picture = run.errors
-    first_line = three._function.__code__.co_firstlineno  # type: ignore[attr-defined]
+    first_line = three._function.__code__.co_firstlineno
     assert (line.place.line, picture.place.line) == (first_line + 6, first_line + 7)
     assert line.place.file == __file__ and line.code == "step_failed"
     assert line.request_ids == (f"{run.id}-{run.nodes.index(_node(run, 'line', '1'))}",)

@@ -1,0 +1,54 @@
+"""A picture book: a story, three scenes that are written and drawn at once, a mood, and a clip at the end.
+
+python samples/programs/picture_book.py "a heron" --output book
+"""
+
+import argparse
+from pathlib import Path
+
+import hemiola as hm
+
+
+@hm.program
+def picture_book(s: hm.State, animal: str, num_scenes: int = 3, steps: int | None = None) -> None:
+    """The pictures of early scenes are drawn while later ones are written; nothing here waits."""
+    s += hm.user(f"Come up with a scene for a picture book about {animal}.")
+    s += hm.assistant(hm.gen("story", max_tokens=120))
+    scenes = s.fork(num_scenes)
+    for i, scene in enumerate(scenes):
+        scene += hm.user(f"Tell me a short story about {animal}.")
+        scene += hm.assistant(hm.gen("scene", max_tokens=60, temperature=0.8, seed=i))
+        scene += hm.user("Now write an image prompt for this scene.")
+        scene += hm.assistant(hm.gen("prompt", max_tokens=30, stop="\n"))
+        scene += hm.gen_image("picture", prompt=scene["prompt"], steps=steps, seed=i)
+    scenes.join()
+    s += hm.user("Now write a video prompt for this scene.")
+    s += hm.assistant(hm.gen("motion", max_tokens=30, stop="\n"))
+    s += hm.gen_video("clip", prompt=s["motion"], frames=17, steps=steps, seed=1)
+    s += hm.user("What is the mood of this story?")
+    s.select("mood", ["calm", "funny", "sad"])
+
+
+def write(book: hm.Run, folder: Path) -> None:
+    """The text, the pictures, the clip, and how the book came about."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "story.txt").write_text(f"{book['story']}\n\nMood: {book['mood']}\n", encoding="utf-8")
+    for i, scene in enumerate(book.forks):
+        scene["picture"].save(folder / f"scene-{i + 1}.png")
+    book["clip"].save(folder / "clip.mp4")
+    book.trace().draw(folder / "trace.svg")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("animal", nargs="?", default="a heron")
+    parser.add_argument("--output", type=Path, default=Path("out/book"))
+    args = parser.parse_args()
+    with hm.Engine("demo") as engine:
+        book = picture_book.on(engine).run(args.animal)
+    write(book, args.output)
+    print(f"{book['story']}\n{args.output}: {len(book.forks)} pictures, a clip, trace.svg ({book.seconds:.1f} s)")
+
+
+if __name__ == "__main__":
+    main()
