@@ -61,6 +61,7 @@ class Connection:
         self.url = base
         self._is_closed = False
         self._lock = threading.Lock()
+        self._names: set[str] = set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="hemiola-client", daemon=True)
@@ -73,11 +74,15 @@ class Connection:
 
         Raises:
             HemiolaError: the client is closed.
+            InvalidRequest: something runs under that name.
         """
         with self._lock:
-            if self._is_closed:
+            if self._is_closed or name in self._names:
                 work.close()
-                raise HemiolaError("The client is closed.")
+                if self._is_closed:
+                    raise HemiolaError("The client is closed.")
+                raise InvalidRequest("id", f"Invalid 'id': '{name}' is in use. Allowed: one of which no request runs.")
+            self._names.add(name)
             self._loop.call_soon_threadsafe(self._start, name, work, on_cancelled)
 
     def cancel(self, name: str) -> None:
@@ -146,6 +151,8 @@ class Connection:
     def _start(self, name: str, work: Coroutine[Any, Any, None], on_cancelled: Callable[[], None]) -> None:
         def ended(task: asyncio.Task[None]) -> None:
             self._tasks.pop(name, None)
+            with self._lock:
+                self._names.discard(name)
             if task.cancelled():
                 on_cancelled()
 

@@ -58,7 +58,8 @@ _PLAIN = {
     )
 }
 _BY_STATUS: dict[int, type[HemiolaError]] = {404: HemiolaError, 408: NoAnswer, 429: Overloaded, 503: Overloaded}
-_CANNOT_FIT = re.compile(r"(.*) needs ([\d.]+) MiB, but ([\d.]+) MiB can be had at most\.", re.DOTALL)
+_CANNOT_FIT = re.compile(r"(.*) needs ([\d.]+) (KiB|MiB), but ([\d.]+) \3 can be had at most\.", re.DOTALL)
+_UNITS = {"KiB": 2**10, "MiB": 2**20}
 
 
 def error_of(told: object, status: int) -> HemiolaError:
@@ -70,7 +71,8 @@ def error_of(told: object, status: int) -> HemiolaError:
     if code in _PLAIN:
         return _PLAIN[code](message)
     if code == CannotFit.code and (match := _CANNOT_FIT.fullmatch(message)):
-        return CannotFit(match[1], *(round(float(mib) * 2**20) for mib in match.groups()[1:]))
+        what, needed, unit, available = match.groups()
+        return CannotFit(what, *(round(float(each) * _UNITS[unit]) for each in (needed, available)))
     if code == ContextTooLong.code:
         return ContextTooLong(str(param or "prompt"), message)
     if status in _BY_STATUS:

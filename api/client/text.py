@@ -70,10 +70,9 @@ def completion_bodies(
     Raises:
         InvalidRequest: what can be told without the model is wrong.
     """
-    is_one = isinstance(prompt, str) or (bool(prompt) and isinstance(prompt[0], int))
-    prompts = [prompt] if is_one else list(prompt)
-    if not prompts:
+    if not prompt:
         raise InvalidRequest("prompt", "Invalid 'prompt': no tokens. At least one is needed.", "empty_array")
+    prompts: Sequence[Any] = [prompt] if isinstance(prompt, str) or isinstance(prompt[0], int) else prompt
     common = {"model": model, "logprobs": logprobs, "add_special_tokens": None if add_special_tokens else False}
     return _bodies(
         [{"prompt": each if isinstance(each, str) else list(each), **common} for each in prompts], terms, **sampling
