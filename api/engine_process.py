@@ -56,6 +56,7 @@ from .wire import (
 log = logging.getLogger(__name__)
 
 _DEATH_CHECK_MS = 100
+_SECOND_WARM_UP_WITHIN_S = 60.0
 
 
 class EngineHost:
@@ -105,12 +106,14 @@ class EngineHost:
         return self._composition.scheduler
 
     def _warm_up(self) -> None:
-        """Twice: what the first round took says nothing of later steps, so the cost model learns from the second."""
+        """Twice, unless it takes long: the first round's times say little, so the cost model learns from the second."""
         self._loop.call(lambda _: self._link.tell(Starting("Warming up")))
         fronts = open_fronts(self._loads.served, self._loads.shared)
+        began_s = time.monotonic()
         self._run_all(list(warm_up_requests(fronts)))
         self._loop.call(lambda scheduler: scheduler.costs.forget())
-        self._run_all(list(warm_up_requests(fronts)))
+        if time.monotonic() - began_s < _SECOND_WARM_UP_WITHIN_S:
+            self._run_all(list(warm_up_requests(fronts)))
         self._loop.call(lambda _: self._forget_warm_up())
 
     def _run_all(self, requests: Sequence[Request]) -> None:

@@ -43,11 +43,17 @@ class FrameReader:
 
     def _run(self) -> None:
         while (batch := self._batches.get()) is not None:
-            for index, event in enumerate(batch.events):
-                place = batch.files.get(index)
-                self._deliver(event if place is None else self._complete(event, place))
+            try:
+                self._pass_on(batch)
+            except Exception:  # a fault of ours with one event must not leave all later requests without an end
+                log.exception("Events of pictures or clips were lost.")
             self._batches.task_done()
         self._batches.task_done()
+
+    def _pass_on(self, batch: MediaBatch) -> None:
+        for index, event in enumerate(batch.events):
+            place = batch.files.get(index)
+            self._deliver(event if place is None else self._complete(event, place))
 
     def _complete(self, event: Event, place: tuple[int, str]) -> Event:
         """With its frames; the request's failure if they are not there."""

@@ -27,7 +27,7 @@ from .remote import RemoteEngine, Restarts, State
 from .stats import EngineStats
 from .wire import Command, EngineSpec, Flush, GetStats, GetSteps, StartReport
 
-_ANSWER_WAIT_S = 30.0
+_ANSWER_WAIT_S = 5.0  # the engine answers between two steps
 _CONDITIONS: dict[State, Condition] = {
     "new": "starting",
     "starting": "starting",
@@ -92,9 +92,10 @@ class ServedEngine(Calls):
         module: str = ENGINE_MODULE,
         **options: Any,
     ) -> None:
-        self.sources = served = resolve_all(models or ("demo",))
+        asked = models or ("demo",)
+        self.sources = served = resolve_all(asked)
         spec = EngineSpec(
-            models=tuple(f"{source.name}={source.path}" for source in served),
+            models=tuple(map(str, asked)),
             config=replace(config or EngineConfig(), **options),
             memory_fraction=memory_fraction,
             log_level=log_level.upper(),
@@ -174,6 +175,7 @@ class ServedEngine(Calls):
 
         Raises:
             EngineDied: there is no engine to ask.
+            TimeoutError: it does not answer.
         """
         return list(self._answer(lambda query: GetSteps(query, since_s)))
 

@@ -69,6 +69,7 @@ class Serving:
             log_config=None,
             access_log=has_access_log,
             lifespan="on",
+            ws="none",
             server_header=False,
             timeout_graceful_shutdown=_CLOSE_CONNECTIONS_S,
         )

@@ -285,7 +285,7 @@ def test_a_front_that_is_killed_takes_its_engine_with_it_and_leaves_nothing() ->
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     pid, *folders = killed.stdout.split()
     assert wait_until(lambda: not is_alive(int(pid)))
-    assert len(folders) == 2 and not any(Path(folder).exists() for folder in folders)
+    assert folders and not any(Path(folder).exists() for folder in folders)
 
 
 def test_an_engine_leaves_signals_to_its_front() -> None:
