@@ -15,7 +15,7 @@ from hemiola.core.events import Event, Finished
 from ..front.text import TextFront
 from ..results import Completion
 from ..stream import Stream
-from .disconnect import ClientLeft, unless_left
+from .disconnect import unless_left
 from .errors import problem_of
 from .server import server_of
 from .sse import DONE, EventStream, frame
@@ -136,6 +136,3 @@ async def _frames(stream: Stream[Completion], chunks: Chunks) -> AsyncIterator[b
 def shown_stop(front: TextFront, finished: Finished) -> str | int | None:
     """What ended the answer, if the caller had asked for that; the end of a turn is no news."""
     return None if finished.stop_reason in front.end_ids else finished.stop_reason
-
-
-__all__ = ["ChunkParts", "Chunks", "ClientLeft", "encode", "finished", "shown_stop", "started", "streamed"]
