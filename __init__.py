@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from .api.programs.run import Run as Run
     from .api.programs.state import Forks as Forks
     from .api.programs.state import State as State
+    from .api.programs.tools import Tool as Tool
+    from .api.programs.tools import tool as tool
     from .api.programs.trace import Trace as Trace
     from .api.programs.values import Variable as Variable
     from .api.results import Answer as Answer
@@ -80,6 +82,7 @@ _HOMES = {
     "api.programs.program": ("Program", "program"),
     "api.programs.run": ("Run",),
     "api.programs.state": ("Forks", "State"),
+    "api.programs.tools": ("Tool", "tool"),
     "api.programs.trace": ("Trace",),
     "api.programs.values": ("Variable",),
     "api.results": ("Answer", "Completion", "ImageResult", "Picture", "Score", "Scores", "ToolCall", "VideoResult"),
@@ -125,11 +128,13 @@ __all__ = [  # noqa: RUF022 - in the order in which one meets them
     "gen_image",
     "gen_video",
     "select",
+    "tool",
     "Program",
     "State",
     "Forks",
     "Variable",
     "Gen",
+    "Tool",
     "Run",
     "BatchItem",
     "Trace",

@@ -60,6 +60,7 @@ def test_the_public_names_are_these() -> None:
         "State",
         "Stream",
         "Token",
+        "Tool",
         "ToolCall",
         "Trace",
         "Variable",
@@ -75,6 +76,7 @@ def test_the_public_names_are_these() -> None:
         "program",
         "select",
         "system",
+        "tool",
         "user",
         "using",
     ]

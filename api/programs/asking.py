@@ -14,6 +14,7 @@ from ..stream import Stream
 from .execution import Execution, ProgramEvent, Work
 from .expressions import Gen, Media, Select
 from .graph import Node, Outcome
+from .tools import Tool, call_named
 from .turns import Turn, as_messages, is_conversation
 from .values import text_of
 
@@ -46,10 +47,10 @@ def text_work(asked: Gen, turns: Sequence[Turn]) -> Work:
 
     async def work(execution: Execution, node: Node) -> Outcome:
         for attempt in range(asked.retries + 1):
-            completion = await _follow(execution, node, _ask_text(execution, node, asked, turns, attempt))
-            node.usage = completion.usage
+            context, options = _context(turns, node), _options(asked, attempt)
+            completion, before = await _answer(execution, node, asked.tools, asked.max_rounds, context | options)
             try:
-                return _text_outcome(asked, completion)
+                return _text_outcome(asked, completion, before)
             except HemiolaError:
                 if attempt == asked.retries:
                     raise
@@ -95,15 +96,52 @@ def media_work(asked: Media) -> Work:
     return work
 
 
-def _ask_text(execution: Execution, node: Node, asked: Gen, turns: Sequence[Turn], attempt: int) -> Stream[Completion]:
+async def _answer(
+    execution: Execution, node: Node, tools: Sequence[Tool], max_rounds: int, options: dict[str, Any]
+) -> tuple[Completion, list[dict[str, Any]]]:
+    """The answer, after as many rounds of calls as the model wants; and the messages of these rounds."""
     calls: Asked = execution.calls
+    if tools and ("messages" not in options or "continue_final_message" in options):
+        text = f"'{node.name}' has tools: it has to begin a turn of the assistant, in a conversation."
+        raise InvalidRequest("tools", text)
+    ask = calls.stream_chat if "messages" in options else calls.stream_complete
+    offered = {"tools": [tool.schema for tool in tools]} if tools else {}
+    before: list[dict[str, Any]] = []
+    for _ in range(max_rounds + 1):
+        if before:
+            offered["messages"] = [*options["messages"], *before]
+        terms = execution.terms(node, len(node.request_ids))
+        completion = await _follow(execution, node, ask(terms=terms, **options | offered))
+        node.usage = completion.usage
+        answer = completion.answers[0]
+        if not tools or not answer.tool_calls:
+            return completion, before
+        before += await _called({tool.name: tool for tool in tools}, answer)
+    raise InvalidRequest("max_rounds", f"'{node.name}' called tools more than {max_rounds} times.")
+
+
+async def _called(tools: dict[str, Tool], answer: Answer) -> list[dict[str, Any]]:
+    """The model's calls as a message, and a message for what each gave; they run at once."""
+    calls = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in answer.tool_calls
+    ]
+    given = await asyncio.gather(*(call_named(tools, call.name, call.arguments) for call in answer.tool_calls))
+    results = [
+        {"role": "tool", "tool_call_id": call.id, "content": text}
+        for call, text in zip(answer.tool_calls, given, strict=True)
+    ]
+    return [{"role": "assistant", "content": answer.text, "tool_calls": calls}, *results]
+
+
+def _options(asked: Gen, attempt: int) -> dict[str, Any]:
+    """Of the call; another attempt has another seed."""
     options = dict(asked.options)
     if attempt and "seed" in options:
         options["seed"] += attempt
     if asked.n > 1:
         options["n"] = asked.n
-    ask = calls.stream_chat if is_conversation(turns) else calls.stream_complete
-    return ask(terms=execution.terms(node, attempt), **_context(turns, node), **options)
+    return options
 
 
 def _context(turns: Sequence[Turn], node: Node) -> dict[str, Any]:
@@ -118,23 +156,23 @@ def _context(turns: Sequence[Turn], node: Node) -> dict[str, Any]:
     messages = as_messages(before)
     if not current.raw:
         return {"messages": messages}
-    _check_no_reasoning(current, node)
+    _check_goes_on(current, node)
     messages.append({"role": "assistant", "content": current.raw})
     return {"messages": messages, "continue_final_message": True}
 
 
-def _check_no_reasoning(turn: Turn, node: Node) -> None:
-    if "reasoning_content" in turn.message:
-        text = f"'{node.name}' would continue a turn that has reasoning. Let it begin a turn of its own."
+def _check_goes_on(turn: Turn, node: Node) -> None:
+    if "reasoning_content" in turn.message or turn.has_calls:
+        text = f"'{node.name}' would continue a turn that has reasoning or calls. Let it begin a turn of its own."
         raise InvalidRequest(node.name, text)
 
 
-def _text_outcome(asked: Gen, completion: Completion) -> Outcome:
+def _text_outcome(asked: Gen, completion: Completion, before: Sequence[dict[str, Any]]) -> Outcome:
     if asked.n > 1:
         return Outcome([answer.text for answer in completion.answers], None)
     answer: Answer = completion.answers[0]
     value = answer.text if asked.read is None else asked.read(answer.text)
-    return Outcome(value, answer.text, answer.raw_text, answer.reasoning)
+    return Outcome(value, answer.text, answer.raw_text, answer.reasoning, tuple(before))
 
 
 async def _follow(execution: Execution, node: Node, stream: Stream[T]) -> T:

@@ -98,9 +98,9 @@ class Execution:
         self._start(node, work)
         return node
 
-    def terms(self, node: Node, attempt: int) -> CallTerms:
-        """Of the next call of a node."""
-        number = f"{self.id}-{node.idx}" + (f"-retry{attempt}" if attempt else "")
+    def terms(self, node: Node, num_before: int) -> CallTerms:
+        """Of the next call of a node that has asked so often before."""
+        number = f"{self.id}-{node.idx}" + (f"-again{num_before}" if num_before else "")
         deadline_s = self._terms.deadline_s
         if deadline_s is not None:
             deadline_s = max(self.started_s + deadline_s - engine_clock(), 0.0)

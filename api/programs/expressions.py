@@ -1,12 +1,13 @@
 """What a program may ask for. Expressions are plain frozen values: nothing happens until one is added to a state."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from hemiola.core.errors import InvalidRequest
 
 from .reading import Reader, read_float, read_int, read_json
+from .tools import Tool
 from .values import Text
 
 Scoring = Literal["mean", "sum"]
@@ -18,12 +19,15 @@ class Gen:
 
     Fields:
         options: of the call, besides `n`.
+        tools: functions that the model may call, `max_rounds` times at most.
         read: from the text to the variable's value; what it refuses is asked for again, `retries` times at most.
     """
 
     name: str
     options: Mapping[str, Any]
     n: int = 1
+    tools: tuple[Tool, ...] = ()
+    max_rounds: int = 0
     read: Reader | None = None
     retries: int = 0
 
@@ -92,6 +96,8 @@ def gen(
     seed: int | None = None,
     model: str | None = None,
     enable_thinking: bool = False,
+    tools: Sequence[Tool] = (),
+    max_rounds: int = 4,
     regex: str | None = None,
     json_schema: Any = None,
 ) -> Gen:
@@ -99,6 +105,8 @@ def gen(
 
     Args:
         n: more than one makes the variable a list; `s.keep(name, index)` says with which to go on.
+        tools: functions that the model may call; the program runs them and tells it what they gave.
+        max_rounds: how often it may call before it has to answer; a call beyond fails the node.
         regex, json_schema: refused; nothing constrains what a model may write. `gen_json` checks afterwards.
 
     Raises:
@@ -108,6 +116,8 @@ def gen(
         if value is not None:
             text = f"'{option}' is not supported: text is not constrained. gen_int, gen_float and gen_json check it."
             raise InvalidRequest(option, text, "unsupported_parameter")
+    if tools and (n != 1 or max_rounds < 1):
+        raise InvalidRequest("tools", f"Invalid 'tools' of '{name}': they need n=1 and max_rounds of 1 or more.")
     given = {
         "max_tokens": max_tokens,
         "stop": stop,
@@ -118,7 +128,8 @@ def gen(
         "model": model,
         "enable_thinking": enable_thinking or None,
     }
-    return Gen(name, {key: value for key, value in given.items() if value is not None}, n)
+    options = {key: value for key, value in given.items() if value is not None}
+    return Gen(name, options, n, tuple(tools), max_rounds)
 
 
 def select(name: str, choices: Sequence[str], *, scoring: Scoring = "mean", model: str | None = None) -> Select:
@@ -169,7 +180,7 @@ def _read(name: str, read: Callable[[str], Any], retries: int, options: Mapping[
     if retries < 0 or (retries and plain.options.get("temperature") == 0):
         text = f"Invalid 'retries' of '{name}': {retries}. Allowed: 0 or more, and 0 where temperature is 0."
         raise InvalidRequest("retries", text + " The same answer would come again.")
-    return Gen(name, plain.options, read=read, retries=retries)
+    return replace(plain, read=read, retries=retries)
 
 
 # Pictures and clips

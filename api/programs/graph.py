@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +45,7 @@ class Outcome:
         value: what its variable is.
         text: what it adds to the turn that it is in; None where several answers are still to be chosen from.
         raw: the same with reasoning as it was generated.
+        before: messages between the turn before and this one: calls of tools and what they gave.
         scores: of a select's choices.
     """
 
@@ -52,6 +53,7 @@ class Outcome:
     text: str | None = ""
     raw: str = ""
     reasoning: str | None = None
+    before: tuple[Mapping[str, Any], ...] = ()
     scores: Scores | None = None
 
 

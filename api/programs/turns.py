@@ -66,8 +66,19 @@ class Turn:
         return "".join(part.outcome.raw if isinstance(part, Generated) else text_of(part) for part in self.parts)
 
     @property
+    def messages(self) -> list[dict[str, Any]]:
+        """As a conversation has it once the turn is over; calls of tools come first, with what they gave."""
+        before = [each for part in self.parts if isinstance(part, Generated) for each in part.outcome.before]
+        return [*map(dict, before), self.message]
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether tools were called in it."""
+        return any(isinstance(part, Generated) and part.outcome.before for part in self.parts)
+
+    @property
     def message(self) -> dict[str, Any]:
-        """As a conversation has it once the turn is over."""
+        """What was said at last."""
         thoughts = [part.outcome.reasoning for part in self.parts if isinstance(part, Generated)]
         reasoning = [each for each in thoughts if each is not None]
         return {"role": self.role, "content": self.text} | ({"reasoning_content": reasoning[0]} if reasoning else {})
@@ -105,7 +116,7 @@ def as_messages(turns: Sequence[Turn]) -> list[dict[str, Any]]:
     """
     if turns and not is_conversation(turns):
         raise InvalidRequest("messages", "Plain text has no messages: begin with system(...) or user(...).")
-    return [turn.message for turn in turns]
+    return [message for turn in turns for message in turn.messages]
 
 
 def as_text(turns: Sequence[Turn]) -> str:

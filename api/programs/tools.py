@@ -1,0 +1,92 @@
+"""Functions that the model may call: `@tool`. Their schema is read from their annotations; knows no engine."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+import msgspec
+
+from hemiola.core.errors import InvalidRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function and what the model is told of it.
+
+    Fields:
+        types: of its arguments, by name.
+        required: those without a default.
+    """
+
+    function: Callable[..., Any]
+    name: str
+    description: str
+    types: Mapping[str, Any]
+    required: tuple[str, ...]
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """As the OpenAI API has it."""
+        properties = {name: msgspec.json.schema(kind) for name, kind in self.types.items()}
+        parameters = {"type": "object", "properties": properties, "required": list(self.required)}
+        described = {"description": self.description} if self.description else {}
+        return {"type": "function", "function": {"name": self.name, **described, "parameters": parameters}}
+
+    async def call(self, arguments: str) -> str:
+        """Calls the function, in a thread unless it is a coroutine function, with arguments checked and converted.
+
+        Whatever goes wrong is the answer: it is the model's to read.
+        """
+        try:
+            given = self._checked(arguments)
+            if inspect.iscoroutinefunction(self.function):
+                result = await self.function(**given)
+            else:
+                result = await asyncio.to_thread(self.function, **given)
+            return result if isinstance(result, str) else msgspec.json.encode(result).decode()
+        except Exception as error:
+            return f"Error: {error}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def _checked(self, arguments: str) -> dict[str, Any]:
+        given: dict[str, Any] = msgspec.json.decode(arguments or "{}", type=dict[str, Any])
+        for name in given:
+            if name not in self.types:
+                raise InvalidRequest(name, f"{self.name} has no argument '{name}'. It has: {', '.join(self.types)}.")
+        for name in self.required:
+            if name not in given:
+                raise InvalidRequest(name, f"{self.name} needs an argument '{name}'.")
+        return {name: msgspec.convert(value, self.types[name]) for name, value in given.items()}
+
+
+def tool(function: Callable[..., Any]) -> Tool:
+    """A function that the model may call, described by its name, docstring and annotations.
+
+    Raises:
+        InvalidRequest: an argument has no annotation, or cannot be given by name.
+    """
+    hints = get_type_hints(function)
+    parameters = inspect.signature(function).parameters
+    for name, parameter in parameters.items():
+        is_named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        if name not in hints or not is_named:
+            text = f"'{name}' of {function.__name__}: arguments of tools have names and annotations."
+            raise InvalidRequest(name, text)
+    return Tool(
+        function,
+        function.__name__,
+        inspect.getdoc(function) or "",
+        {name: hints[name] for name in parameters},
+        tuple(name for name, parameter in parameters.items() if parameter.default is parameter.empty),
+    )
+
+
+async def call_named(tools: Mapping[str, Tool], name: str, arguments: str) -> str:
+    """The result of a call, or an error that says what there is."""
+    if name not in tools:
+        return f"Error: no function is called {name}. There are: {', '.join(tools)}."
+    return await tools[name].call(arguments)
