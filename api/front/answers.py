@@ -19,7 +19,7 @@ DeltaKind = Literal["reasoning", "text", "call", "arguments"]
 
 
 class Delta(NamedTuple):
-    """What a piece adds. `call` begins tool call number `call_idx`; its `text` is the name. `arguments` belong to it."""
+    """What a piece adds. `call` begins tool call number `call_idx`: `text` is its name; `arguments` belong to it."""
 
     kind: DeltaKind
     text: str

@@ -1,6 +1,8 @@
 """Writes down what becomes of every field of every endpoint, from the tables that decide it: FIELDS.md.
 
     python -m hemiola.api.http.field_docs > api/http/FIELDS.md
+
+A test holds the page against the tables.
 """
 
 from collections.abc import Collection, Iterator, Mapping
