@@ -61,8 +61,10 @@ class PrivateFolders:
 
 def _make(base: Path) -> tuple[Path, IO[bytes]]:
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))  # mode 0700
-    lock = (folder / _LOCK).open("wb")
+    unseen = folder / f"{_LOCK}.new"
+    lock = unseen.open("wb")
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    unseen.rename(folder / _LOCK)  # held before a sweeping front can see it
     return folder, lock
 
 
