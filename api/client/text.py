@@ -35,6 +35,7 @@ def chat_bodies(
     tool_choice: str | Mapping[str, Any] | None = None,
     enable_thinking: bool | None = None,
     template_options: Mapping[str, Any] | None = None,
+    continue_final_message: bool = False,
     logprobs: int | None = None,
     **sampling: Any,
 ) -> list[dict[str, Any]]:
@@ -50,6 +51,8 @@ def chat_bodies(
         "tools": list(tools) if tools else None,
         "tool_choice": tool_choice,
         "chat_template_kwargs": {**thinking, **(template_options or {})} or None,
+        "continue_final_message": continue_final_message or None,
+        "add_generation_prompt": False if continue_final_message else None,
         "logprobs": None if logprobs is None else True,
         "top_logprobs": logprobs or None,
     }
