@@ -103,6 +103,7 @@ def _or(value: int | None, default: int, name: str) -> int:
 
 
 def _check_pixel_type(value: Any) -> PixelType:
-    if value == "float32" or value == "uint8":
-        return value
+    for allowed in ("uint8", "float32"):
+        if value == allowed:
+            return allowed
     raise InvalidRequest("pixel_type", f"Invalid 'pixel_type': {value!r}. Allowed: {', '.join(get_args(PixelType))}.")

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from hemiola.api.engine import Engine
-from hemiola.diffusion import runner as diffusion_runner
-from hemiola.llm import runner as language_runner
+from hemiola.diffusion.families import load_family
+from hemiola.llm.loading import load_model
 
 from . import models
 
@@ -18,8 +18,8 @@ def loaded_once() -> Iterator[None]:
     """Weights are read once for all engines: a model keeps nothing of a request, so any number may share it."""
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(diffusion_runner, "load_family", cache(diffusion_runner.load_family))
-        patch.setattr(language_runner, "load_model", cache(language_runner.load_model))
+        patch.setattr("hemiola.diffusion.runner.load_family", cache(load_family))
+        patch.setattr("hemiola.llm.runner.load_model", cache(load_model))
         for name in ("chat", "image", "own", "clip", "reciter"):
             models.folder(name)
         yield

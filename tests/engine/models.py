@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -23,6 +24,8 @@ from hemiola.api.front.terms import CallTerms
 from hemiola.api.front.text import TextFront
 from hemiola.core.request import MediaRequest, Sampling, TextRequest
 from hemiola.tests.tiny_diffusion import randomise, tiny_pipeline_dir, tiny_qwen_tokenizer, tiny_shared_encoder_dirs
+
+R = TypeVar("R", bound=TextRequest | MediaRequest)
 
 CONTEXT_LEN = 512
 END_OF_TURN = 2  # <|im_end|>
@@ -122,8 +125,9 @@ def picture(id: str, prompt: str = "a red fox", *, model: str = "own", **options
     return replaced(request, arrival_s=arrival_s)
 
 
-def replaced(request: Any, **fields: Any) -> Any:
-    return type(request)(**{name: getattr(request, name) for name in request.__struct_fields__} | fields)
+def replaced(request: R, **fields: Any) -> R:
+    """The same with other fields."""
+    return msgspec.structs.replace(request, **fields)
 
 
 def prompt_ids(count: int, seed: int = 0) -> list[int]:

@@ -152,6 +152,18 @@ class Rig:
         assert isinstance(finals[0], Finished | Failed)
         return finals[0]
 
+    def finished(self, request_id: str) -> Finished:
+        """The final event, which is a good one."""
+        final = self.final(request_id)
+        assert isinstance(final, Finished), final
+        return final
+
+    def failed(self, request_id: str) -> Failed:
+        """The final event, which is a bad one."""
+        final = self.final(request_id)
+        assert isinstance(final, Failed), final
+        return final
+
     def tokens(self, request_id: str) -> tuple[int, ...]:
         return tuple(event.token_id for event in self.events[request_id] if isinstance(event, Token))
 
@@ -166,9 +178,7 @@ class Rig:
 
     def assert_as_alone(self, request: Request, tolerance: float = 1e-5) -> None:
         """It ended well, with what it gives when nothing else runs."""
-        final = self.final(request.id)
-        assert isinstance(final, Finished), final
-        expected = alone(request)
+        final, expected = self.finished(request.id), alone(request)
         if isinstance(request, TextRequest):
             assert self.tokens(request.id) == expected.tokens, request.id
             assert (final.reason, final.usage.completion_tokens) == (expected.reason, expected.num_tokens)
@@ -236,8 +246,7 @@ def _alone(same: _Same) -> Alone:
     rig = _quiet_rig("reciter" if same.request.model == "reciter" else "")
     rig.events.clear()
     rig.run(same.request)
-    final = rig.final("alone")
-    assert isinstance(final, Finished), final
+    final = rig.finished("alone")
     if isinstance(same.request, TextRequest):
         return Alone(rig.tokens("alone"), final.reason, final.usage.completion_tokens)
     return Alone(pixels=rig.pixels("alone"))

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from hemiola.core.events import Failed
 from hemiola.core.request import Request
 
 from .cast import survivors, victim_chat, victim_picture
@@ -76,8 +75,7 @@ def abort_when(rig: Rig, moment: Moment) -> None:
     assert rig.state("victim") is None and not rig.scheduler.abort("victim")
     assert rig.bytes_of("victim") == 0, "On a CPU nothing is in flight when an abort comes."
     assert len(rig.events["victim"]) == num_events + 1
-    final = rig.final("victim")
-    assert isinstance(final, Failed) and final.code == "request_aborted"
+    assert rig.failed("victim").code == "request_aborted"
     rig.arena.ledger.check()
 
 
@@ -117,7 +115,7 @@ def test_a_request_that_was_never_looked_at_is_aborted_as_well() -> None:
     rig = Rig()
     rig.submit(victim_chat())
     assert rig.scheduler.abort("victim") and not rig.scheduler.abort("victim")
-    assert rig.final("victim").code == "request_aborted"
+    assert rig.failed("victim").code == "request_aborted"
     rig.assert_nothing_is_held()
 
 
@@ -132,7 +130,7 @@ def test_a_request_that_is_queued_for_want_of_memory_is_aborted_and_those_behind
         rig.step()
     assert rig.scheduler.num_queued == 2 and rig.bytes_of("victim") == 0
     assert rig.scheduler.abort("victim")
-    assert rig.final("victim").code == "request_aborted"
+    assert rig.failed("victim").code == "request_aborted"
     rig.run_until(lambda: rig.scheduler.is_idle)
     rig.assert_as_alone(first)
     rig.assert_as_alone(behind)
@@ -162,7 +160,7 @@ def test_the_survivor_of_an_equal_prompt_computes_what_the_victim_had_promised()
     rig.scheduler.abort("victim")
     rig.run_until(lambda: rig.scheduler.is_idle)
     rig.assert_as_alone(twin)
-    assert rig.final("twin").usage.cached_tokens == 32, "Pages that the victim had launched stay."
+    assert rig.finished("twin").usage.cached_tokens == 32, "Pages that the victim had launched stay."
     rig.assert_nothing_is_held()
 
 
@@ -202,6 +200,6 @@ def test_all_of_a_crowd_are_aborted_at_once() -> None:
     running = [request.id for request in requests if not rig.finals(request.id)]
     assert len(running) >= 4
     assert all(map(rig.scheduler.abort, running))
-    assert all(rig.final(id).code == "request_aborted" and rig.bytes_of(id) == 0 for id in running)
+    assert all(rig.failed(id).code == "request_aborted" and rig.bytes_of(id) == 0 for id in running)
     rig.run_until(lambda: rig.scheduler.is_idle)
     rig.assert_nothing_is_held()

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from hemiola.core.events import Failed
 from hemiola.core.request import Request
 from hemiola.diffusion import phases
 from hemiola.diffusion.phases import DecodePhase, DenoisePhase, EncodePhase
@@ -43,7 +42,7 @@ def breaks(patch: Patch, owner: Any, name: str, is_hit: Callable[..., bool], *, 
     patch.setattr(owner, name, broken)
 
 
-def breaks_block(patch: Patch, phase: type, index: int) -> None:
+def breaks_block(patch: Patch, phase: Any, index: int) -> None:
     """Makes block `index` of a stage raise in batches in which the victim is alive."""
     begin = phase.begin
 
@@ -223,9 +222,8 @@ def test_a_failure_ends_the_request_at_fault_and_no_other(name: str, monkeypatch
         rig.run_until(lambda: rig.finals("victim") != [] or (rig.park_one() and rig.is_parked("victim")))
     rig.run_until(lambda: rig.scheduler.is_idle)
     monkeypatch.undo()
-    final = rig.final("victim")
-    assert isinstance(final, Failed) and final.code == "step_failed", final
-    assert "is broken" in final.message
+    failed = rig.failed("victim")
+    assert failed.code == "step_failed" and "is broken" in failed.message
     for request in others:
         rig.assert_as_alone(request)
     assert rig.bytes_of("victim") == 0

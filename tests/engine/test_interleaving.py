@@ -27,7 +27,8 @@ def run_mixed(policy: str) -> tuple[Rig, list[StepRecord], Waiting]:
     rig.run(*media, chat("c", prompt_ids(40, 9), 4))
     rig.events.clear()
     rig.trace.clear()
-    arrived, ended = {}, {}
+    arrived: dict[str, float] = {}
+    ended: dict[str, float] = {}
     chats = [chat(f"c{i}", prompt_ids(30 + 20 * i, i), 48, service_class="interactive") for i in range(4)]
     arrivals: dict[int, Request] = {1 + 2 * i: each for i, each in enumerate(media)}
     arrivals |= {0: chats[0], 4: chats[1], 40: chats[2], 75: chats[3]}
@@ -37,12 +38,12 @@ def run_mixed(policy: str) -> tuple[Rig, list[StepRecord], Waiting]:
             rig.submit(arrivals[iteration])
         if not rig.step() and iteration > max(arrivals):
             break
-        for request in chats:
-            if rig.finals(request.id):
-                ended.setdefault(request.id, rig.clock.now_s)
+        for each in chats:
+            if rig.finals(each.id):
+                ended.setdefault(each.id, rig.clock.now_s)
     for request in (*media, *chats):
         rig.assert_as_alone(request)
-    return rig, list(rig.trace), [(arrived[request.id], ended[request.id]) for request in chats]
+    return rig, list(rig.trace), [(arrived[each.id], ended[each.id]) for each in chats]
 
 
 def is_interleaved(records: Sequence[StepRecord], waiting: Waiting, quantum_s: float) -> bool:

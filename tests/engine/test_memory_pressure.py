@@ -1,8 +1,11 @@
 """One budget for all: what text and pictures take from each other in a small arena, and that it comes back unharmed."""
 
+from typing import Any
+
 import pytest
 
-from hemiola.core.events import Failed, Finished
+from hemiola.core.events import Finished
+from hemiola.core.request import MediaRequest
 
 from .models import chat, picture, prompt_ids
 from .rig import MIB, Rig
@@ -11,7 +14,7 @@ KIB = 1 << 10
 SPAN = 13824  # bytes, as the arena cuts itself for the tiny chat model: 9 pages of 4 tokens
 
 
-def large_picture(id: str, **options: object) -> object:
+def large_picture(id: str, **options: Any) -> MediaRequest:
     """It needs some 60 KiB at a time, of which it holds 14 between its steps."""
     return picture(id, model="own", size=(32, 32), num_inference_steps=3, **options)
 
@@ -32,7 +35,7 @@ def test_prefixes_are_evicted_to_admit_a_picture_and_come_back(host_bytes: int) 
     rig.run(*again)
     for request in again:
         rig.assert_as_alone(request)
-    num_found = sum(rig.final(request.id).usage.cached_tokens for request in again)
+    num_found = sum(rig.finished(request.id).usage.cached_tokens for request in again)
     if host_bytes:
         assert rig.prefixes.num_restored_tokens > 0 and num_found >= 4 * 116
     else:
@@ -71,7 +74,7 @@ def test_pages_are_parked_to_admit_a_picture_that_is_due_earlier_and_come_back()
     rig.run_until(lambda: rig.scheduler.is_idle)
     rig.assert_as_alone(talk)
     rig.assert_as_alone(asked, tolerance=0.0)
-    assert isinstance(rig.final("c"), Finished) and rig.final("c").usage.completion_tokens == 30
+    assert rig.finished("c").usage.completion_tokens == 30
     rig.assert_nothing_is_held()
 
 
@@ -84,8 +87,8 @@ def test_without_a_host_tier_the_latest_ends_loudly_so_that_the_others_can_go_on
     rig.run_until(lambda: rig.scheduler.is_idle)
     rig.assert_as_alone(first)
     rig.assert_as_alone(talk)
-    final = rig.final("q")
-    assert isinstance(final, Failed) and final.code == "insufficient_memory" and "KiB" in final.message
+    failed = rig.failed("q")
+    assert failed.code == "insufficient_memory" and "KiB" in failed.message
     assert rig.scheduler.num_parks == 0
     rig.assert_nothing_is_held()
 

@@ -1,12 +1,17 @@
 """What cannot be is refused before anything is allocated: the field, what was given, what is allowed."""
 
+import dataclasses
+import inspect
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from hemiola.api.engine import Engine
+from hemiola.api.front.media import MediaFront
 from hemiola.api.front.terms import CallTerms
+from hemiola.api.front.text import TextFront
 from hemiola.core.errors import CannotFit, ContextTooLong, HemiolaError, InvalidRequest, ModelNotFound
 from hemiola.core.events import Failed
 
@@ -15,57 +20,60 @@ from .models import CONTEXT_LEN, chat, picture, prompt_ids, replaced
 from .rig import Rig
 
 SPAN = 13824
-ANY_TEXT: list[tuple[str, Any]] = [
-    *(("max_tokens", value) for value in (0, -1, "5", 1.5, True, 10**9)),
-    *(("temperature", value) for value in (-0.1, 2.1, "hot", math.nan, True)),
-    *(("top_p", value) for value in (0, 1.5, -1, "x")),
-    *(("top_k", value) for value in (-2, 1.5, "x", 2**40)),
-    *(("seed", value) for value in (1.5, 2**63, "x", False)),
-    *(("stop", value) for value in (5, ["a", ""], [1], "", ["x"] * 17, {"a": 1})),
-    *(("stop_token_ids", value) for value in ([-1], [10**6], ["a"], 5, "12", [1.5])),
-    *(("n", value) for value in (0, -1, 129, 1.5, "2", None)),
-    *(("logprobs", value) for value in (-1, 21, True, "5")),
-    *(("cache_salt", value) for value in (5, None, b"x")),
-    *(("ignore_eos", value) for value in ("no", 1, None)),
-]
-CHAT: list[tuple[str, Any]] = [
-    *(("messages", value) for value in ([], 5, None, b"hello", {"role": "user", "content": "a"})),
-    *(("enable_thinking", value) for value in ("no", 1)),
-    *(("continue_final_message", value) for value in ("no", 1)),
-    ("tools", 5),
-    ("tool_choice", "always"),
-    ("template_options", 5),
-]
-COMPLETE: list[tuple[str, Any]] = [
-    *(("prompt", value) for value in ("", [], [-1], [10**6], [1.5], 5, None, ["a", 5], [[]], True, {"a": 1})),
-    *(("add_special_tokens", value) for value in ("no", 1)),
-]
-ANY_MEDIA: list[tuple[str, Any]] = [
-    *(("prompt", value) for value in (None, 5, ["a"])),
-    *(("negative_prompt", value) for value in (None, 5, ["a"])),
-    *(("size", value) for value in ("16", "16x", (16,), (16.5, 16), 5, "-16x16", (16, None), "16x16x16", ["a", "b"])),
-    *(("num_inference_steps", value) for value in (0, -1, 1001, 1.5, "2")),
-    *(("guidance_scale", value) for value in (-1.0, math.nan, math.inf, "x", True)),
-    *(("seed", value) for value in (-1, 2**63, 1.5, "x")),
-    *(("fps", value) for value in (0, 241, 1.5)),
-    *(("pixel_type", value) for value in ("int8", 8, None)),
-]
-IMAGE: list[tuple[str, Any]] = [
-    *(("n", value) for value in (0, 11, 1.5, "2", None)),
-    *(("num_frames", value) for value in (5, 0, "x")),
-]
-VIDEO: list[tuple[str, Any]] = [
-    *(("n", value) for value in (0, 2, 1.5)),
-    *(("num_frames", value) for value in (2, 0, "x", 4 * 32 + 1)),
-]
+Cases = dict[str, Sequence[Any]]
+"""Bad values by field."""
+
+ANY_TEXT: Cases = {
+    "max_tokens": (0, -1, "5", 1.5, True, 10**9),
+    "temperature": (-0.1, 2.1, "hot", math.nan, True),
+    "top_p": (0, 1.5, -1, "x"),
+    "top_k": (-2, 1.5, "x", 2**40),
+    "seed": (1.5, 2**63, "x", False),
+    "stop": (5, ["a", ""], [1], "", ["x"] * 17, {"a": 1}),
+    "stop_token_ids": ([-1], [10**6], ["a"], 5, "12", [1.5]),
+    "n": (0, -1, 129, 1.5, "2", None),
+    "logprobs": (-1, 21, True, "5"),
+    "cache_salt": (5, None, b"x"),
+    "ignore_eos": ("no", 1, None),
+}
+CHAT: Cases = {
+    "messages": ([], 5, None, b"hello", {"role": "user", "content": "a"}),
+    "enable_thinking": ("no", 1),
+    "continue_final_message": ("no", 1),
+    "tools": (5,),
+    "tool_choice": ("always",),
+    "template_options": (5,),
+}
+COMPLETE: Cases = {
+    "prompt": ("", [], [-1], [10**6], [1.5], 5, None, ["a", 5], [[]], True, {"a": 1}),
+    "add_special_tokens": ("no", 1),
+}
+ANY_MEDIA: Cases = {
+    "prompt": (None, 5, ["a"]),
+    "negative_prompt": (None, 5, ["a"]),
+    "size": ("16", "16x", (16,), (16.5, 16), 5, "-16x16", (16, None), "16x16x16", ["a", "b"]),
+    "num_inference_steps": (0, -1, 1001, 1.5, "2"),
+    "guidance_scale": (-1.0, math.nan, math.inf, "x", True),
+    "seed": (-1, 2**63, 1.5, "x"),
+    "fps": (0, 241, 1.5),
+    "pixel_type": ("int8", 8, None),
+}
+IMAGE: Cases = {
+    "n": (0, 11, 1.5, "2", None),
+    "num_frames": (5, 0, "x"),
+}
+VIDEO: Cases = {
+    "n": (0, 2, 1.5),
+    "num_frames": (2, 0, "x", 4 * 32 + 1),
+}
 SIZES = {"width": ((17, 16), (0, 16), (4096, 16), "12x16"), "height": ((16, 17), (16, 0), "16x4096")}
-TERMS: list[tuple[str, Any]] = [
-    *(("priority", value) for value in (5000, -5000, "x", 1.5)),
-    *(("service_class", value) for value in ("fast", 5)),
-    *(("deadline_s", value) for value in (-1.0, math.nan, "x")),
-    *(("tenant", value) for value in (5, None)),
-    *(("id", value) for value in (5, "", None)),
-]
+TERMS: Cases = {
+    "priority": (5000, -5000, "x", 1.5),
+    "service_class": ("fast", 5),
+    "deadline_s": (-1.0, math.nan, "x"),
+    "tenant": (5, None),
+    "id": (5, "", None),
+}
 
 
 def ask(engine: Engine, kind: str, options: dict[str, Any]) -> None:
@@ -98,15 +106,27 @@ def assert_refused(engine: Engine, kind: str, field: str, options: dict[str, Any
 @pytest.mark.parametrize(
     ("kind", "cases"),
     [
-        ("chat", ANY_TEXT + CHAT),
-        ("complete", ANY_TEXT + COMPLETE),
-        ("image", ANY_MEDIA + IMAGE),
-        ("video", ANY_MEDIA + VIDEO),
+        ("chat", ANY_TEXT | CHAT),
+        ("complete", ANY_TEXT | COMPLETE),
+        ("image", ANY_MEDIA | IMAGE),
+        ("video", ANY_MEDIA | VIDEO),
     ],
 )
-def test_every_bad_value_of_every_field_is_refused_by_name(engine: Engine, kind: str, cases: Any) -> None:
-    for field, value in cases:
-        assert_refused(engine, kind, field, {field: value})
+def test_every_bad_value_of_every_field_is_refused_by_name(engine: Engine, kind: str, cases: Cases) -> None:
+    for field, values in cases.items():
+        for value in values:
+            assert_refused(engine, kind, field, {field: value})
+
+
+def test_every_field_has_bad_values_above() -> None:
+    def fields(call: Any) -> set[str]:
+        return set(inspect.signature(call).parameters) - {"self", "terms", "param", "sampling", "prompts"}
+
+    assert ANY_TEXT.keys() == fields(TextFront.requests)
+    assert CHAT.keys() == fields(TextFront.chat_requests)
+    assert COMPLETE.keys() == fields(TextFront.completion_requests)
+    assert (ANY_MEDIA | IMAGE).keys() == (ANY_MEDIA | VIDEO).keys() == fields(MediaFront.requests)
+    assert TERMS.keys() == {field.name for field in dataclasses.fields(CallTerms)}
 
 
 @pytest.mark.parametrize("kind", ["image", "video"])
@@ -119,8 +139,10 @@ def test_sizes_that_the_model_cannot_make_are_refused_by_the_side_at_fault(engin
 
 @pytest.mark.parametrize("kind", ["chat", "complete", "image", "video"])
 def test_bad_terms_are_refused_by_name(engine: Engine, kind: str) -> None:
-    for field, value in TERMS:
-        assert_refused(engine, kind, field, {"terms": CallTerms(**{field: value})})
+    for field, values in TERMS.items():
+        for value in values:
+            terms: dict[str, Any] = {field: value}
+            assert_refused(engine, kind, field, {"terms": CallTerms(**terms)})
 
 
 @pytest.mark.parametrize("kind", ["chat", "complete", "image", "video"])
@@ -171,9 +193,8 @@ def refusal(rig: Rig, request: Any) -> Failed:
     before = dict(rig.arena.ledger.owners)
     rig.submit(request)
     rig.scheduler._admission.admit()
-    final = rig.final(request.id)
-    assert isinstance(final, Failed) and dict(rig.arena.ledger.owners) == before
-    return final
+    assert dict(rig.arena.ledger.owners) == before
+    return rig.failed(request.id)
 
 
 def test_requests_that_can_never_fit_are_refused_at_once_with_numbers() -> None:
@@ -215,8 +236,8 @@ def test_a_prompt_that_the_shared_encoder_cannot_take_fails_that_picture_alone()
     asked = picture("p", model="image")
     wrong = replaced(picture("wrong", model="image"), token_ids={"text_encoder": (3, 264)})
     rig.run(asked, wrong)
-    final = rig.final("wrong")
-    assert isinstance(final, Failed) and final.code == "invalid_value" and "[0, 264)" in final.message
+    failed = rig.failed("wrong")
+    assert failed.code == "invalid_value" and "[0, 264)" in failed.message
     rig.assert_as_alone(asked)
     rig.assert_nothing_is_held()
 

@@ -1,14 +1,15 @@
 """Whatever else runs, however it is ordered, cut, batched, parked and aborted: everybody gets what he gets alone."""
 
 import random
+from typing import Any
 
 import pytest
 
 from hemiola.core.events import Failed
-from hemiola.core.request import Request
+from hemiola.core.request import MediaRequest, Request, TextRequest
 from hemiola.scheduler.policy import POLICIES
 
-from .models import chat, picture, prompt_ids
+from .models import chat, picture, prompt_ids, replaced
 from .rig import MIB, Rig
 
 STEMS = [prompt_ids(70, seed) for seed in (100, 101)]
@@ -17,17 +18,21 @@ CLASSES = ("interactive", "standard", "background")
 NUM_SCHEDULES = 5
 
 
-def random_chat(rng: random.Random, id: str) -> Request:
+def random_chat(rng: random.Random, id: str) -> TextRequest:
     ids = rng.choice(STEMS)[: rng.randint(1, 70)] if rng.random() < 0.6 else []
     ids = ids + prompt_ids(rng.randint(1, 40), rng.randint(0, 4))
-    sampled = {"temperature": rng.choice((0.7, 1.3)), "seed": rng.randint(0, 9), "top_k": rng.choice((0, 20))}
-    options = {} if rng.random() < 0.5 else sampled | {"top_p": rng.choice((1.0, 0.9))}
+    sampled: dict[str, Any] = {
+        "temperature": rng.choice((0.7, 1.3)),
+        "seed": rng.randint(0, 9),
+        "top_k": rng.choice((0, 20)),
+    }
+    options: dict[str, Any] = {} if rng.random() < 0.5 else sampled | {"top_p": rng.choice((1.0, 0.9))}
     stops = tuple(prompt_ids(12, rng.randint(0, 50))) if rng.random() < 0.3 else ()
     return chat(id, ids, rng.randint(1, 14), stop_token_ids=stops, **options, **random_terms(rng))
 
 
-def random_picture(rng: random.Random, id: str, model: str) -> Request:
-    options = {
+def random_picture(rng: random.Random, id: str, model: str) -> MediaRequest:
+    options: dict[str, Any] = {
         "size": (rng.choice((16, 24, 32)), rng.choice((16, 32))) if model != "clip" else (rng.choice((16, 32)), 16),
         "num_inference_steps": rng.randint(1, 4),
         "guidance_scale": rng.choice((0.0, 1.0, 2.5)),
@@ -37,7 +42,7 @@ def random_picture(rng: random.Random, id: str, model: str) -> Request:
     return picture(id, rng.choice(PROMPTS), model=model, **options, **random_terms(rng))
 
 
-def random_terms(rng: random.Random) -> dict[str, object]:
+def random_terms(rng: random.Random) -> dict[str, Any]:
     return {
         "priority": rng.choice((0, 0, 0, -1, 2)),
         "service_class": rng.choice(CLASSES),
@@ -50,8 +55,7 @@ def random_requests(rng: random.Random) -> list[Request]:
     twin = rng.choice(chats)
     pictures = [random_picture(rng, f"p{i}", rng.choice(("image", "own"))) for i in range(rng.randint(2, 5))]
     clips = [random_picture(rng, f"v{i}", "clip") for i in range(rng.randint(0, 2))]
-    both = [type(twin)(**{n: getattr(twin, n) for n in twin.__struct_fields__} | {"id": "twin"})]
-    requests = [*chats, *both, *pictures, *clips]
+    requests: list[Request] = [*chats, replaced(twin, id="twin"), *pictures, *clips]
     rng.shuffle(requests)
     return requests
 

@@ -1,4 +1,4 @@
-"""What a caller of the text calls gets, end to end: stops, ends, seeds, log probabilities, shared prompts, characters."""
+"""What callers of the text calls get, end to end: stops, ends, seeds, log probabilities, shared prompts, characters."""
 
 from typing import Any
 
@@ -196,7 +196,7 @@ def test_equal_prompts_that_come_together_are_computed_once() -> None:
     rig.run(*twins, near)
     for request in (*twins, near):
         rig.assert_as_alone(request)
-    cached = [rig.final(request.id).usage.cached_tokens for request in (*twins, near)]
+    cached = [rig.finished(request.id).usage.cached_tokens for request in (*twins, near)]
     assert cached == [0, 48, 48, 48, 48, 42], "Whole pages are waited for; of those that are there, parts are taken."
     prompts = sum(record.work.new_tokens for record in rig.trace) - 6 * 4
     assert prompts == 50 + 4 * 2 + 8
@@ -208,14 +208,14 @@ def test_salts_keep_equal_prompts_apart() -> None:
     for request in same:
         rig.run(request)
         rig.assert_as_alone(request)
-    assert [rig.final(request.id).usage.cached_tokens for request in same] == [0, 0, 0, 49]
+    assert [rig.finished(request.id).usage.cached_tokens for request in same] == [0, 0, 0, 49]
 
 
 def test_without_a_prefix_cache_everything_is_computed() -> None:
     rig = Rig(("chat",), prefix_cache=False)
     same = [chat(f"s{i}", prompt_ids(50, 14), 3) for i in range(2)]
     rig.run(*same)
-    assert [rig.final(request.id).usage.cached_tokens for request in same] == [0, 0]
+    assert [rig.finished(request.id).usage.cached_tokens for request in same] == [0, 0]
     rig.assert_nothing_is_held()
 
 
