@@ -1,17 +1,15 @@
 """The chat template renders a history byte for byte as it was generated, and training uses that same text."""
 
 import json
-from random import Random
 from typing import Any
 
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from samples.train.chat.conversations import WORDINGS, conversation
 from samples.train.chat.feed import encode
+from samples.train.chat.mixture import conversation, training_world
 from samples.train.chat.rendering import Conversation, Turn, pieces, prompt
 from samples.train.chat.tokenizer import fast_tokenizer, load
-from samples.train.chat.world import World
 from samples.train.scenes.vocabulary import THINGS, TINTS
 
 TOOL = {"type": "function", "function": {"name": "f", "description": "Do it.", "parameters": {"type": "object"}}}
@@ -30,7 +28,7 @@ def rendered(tokenizer: PreTrainedTokenizerFast, messages: list[Any], tools: Any
 
 
 def test_the_python_renderer_equals_the_template_on_random_conversations(tokenizer: PreTrainedTokenizerFast) -> None:
-    world = World(Random(11), WORDINGS)
+    world = training_world(11)
     for _ in range(150):
         talk = conversation(world)
         text = "".join(piece for piece, _ in pieces(talk))
@@ -38,7 +36,7 @@ def test_the_python_renderer_equals_the_template_on_random_conversations(tokeniz
 
 
 def test_pieces_are_encoded_as_the_whole_text_would_be() -> None:
-    world = World(Random(12), WORDINGS)
+    world = training_world(12)
     plain = load()
     for _ in range(150):
         talk = pieces(conversation(world))

@@ -3,7 +3,6 @@
 import json
 from itertools import pairwise
 from pathlib import Path
-from random import Random
 
 import numpy as np
 import pytest
@@ -11,16 +10,15 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from samples.train.chat.checkpoint import load_parts, resume, save_parts, write_folder
-from samples.train.chat.conversations import WORDINGS, conversation
 from samples.train.chat.evaluation.judge import Case, is_right
 from samples.train.chat.evaluation.run import load_cases
 from samples.train.chat.feed import Packer, encode
+from samples.train.chat.mixture import conversation, training_world
 from samples.train.chat.model import ChatModel, Config, block_lists, block_mask
 from samples.train.chat.optimiser import Optimisers, orthogonalise
 from samples.train.chat.rendering import pieces
 from samples.train.chat.tokenizer import load
 from samples.train.chat.train import schedule, to_device
-from samples.train.chat.world import World
 
 SMALL = Config(
     hidden_size=48, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, head_dim=32, intermediate_size=64
@@ -37,7 +35,7 @@ def small_model() -> ChatModel:
 
 
 def packed(row_len: int, rows: int) -> tuple[Packer, list[int]]:
-    world, tokenizer = World(Random(5), WORDINGS), load()
+    world, tokenizer = training_world(5), load()
     packer = Packer(row_len, 0)
     lengths = []
     while len(packer.full) < rows:

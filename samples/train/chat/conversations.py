@@ -1,6 +1,8 @@
-"""Whole training conversations: how abilities are mixed, with which system texts, tools, thoughts and memories."""
+"""Kinds of conversations: abilities with their weights, system texts, tools, thoughts and memories.
 
-from collections.abc import Callable
+The evaluation set is drawn from these, too; `mixture` has what training draws besides, and how it mixes them.
+"""
+
 from functools import partial
 
 from samples.train.chat.abilities import (
@@ -16,14 +18,13 @@ from samples.train.chat.abilities import (
     tools,
 )
 from samples.train.chat.rendering import Conversation, Turn
-from samples.train.chat.world import Exchange, World, article
+from samples.train.chat.world import Abilities, Ability, Exchange, World, article
 
 WORDINGS: dict[str, tuple[str, ...]] = {
     **social.WORDINGS, **knowledge.WORDINGS, **strings.WORDINGS, **numbers.WORDINGS, **media.WORDINGS,
     **structured.WORDINGS, **reading.WORDINGS, **memory.WORDINGS, **styles.WORDINGS, **tools.WORDINGS,
 }  # fmt: skip
 
-Ability = Callable[[World], Exchange]
 ABILITIES: dict[str, tuple[float, Ability]] = {
     **{key: (1.0, partial(social.social, key=key)) for key in ("greet", "how", "thanks", "bye")},
     **{key: (1.6, partial(social.social, key=key)) for key in ("who", "can")},
@@ -44,8 +45,7 @@ ABILITIES: dict[str, tuple[float, Ability]] = {
     "extract": (11, structured.extract), "make_json": (3, structured.make_json), "json_list": (2.6, structured.json_list),
     "reading": (5, reading.reading),
 }  # fmt: skip
-_FUNCTIONS = [ability for _, ability in ABILITIES.values()]
-_WEIGHTS = [weight for weight, _ in ABILITIES.values()]
+_ABILITIES = Abilities(ABILITIES)
 _FACTS = ("define", "define", "opposite", "to_emoji", "from_emoji", "capital", "colour_fact")
 _SMALL = (
     "greet",
@@ -68,15 +68,26 @@ _SMALL = (
 
 def unit(world: World) -> Exchange:
     """One exchange of any ability."""
-    return world.rng.choices(_FUNCTIONS, _WEIGHTS)[0](world)
+    abilities = world.abilities or _ABILITIES
+    return world.rng.choices(abilities.functions, abilities.weights)[0](world)
 
 
 def named_unit(world: World, names: tuple[str, ...]) -> Exchange:
-    return ABILITIES[world.rng.choice(names)][1](world)
+    return (world.abilities or _ABILITIES).by_name[world.rng.choice(names)](world)
 
 
 def turns_of(exchange: Exchange, is_thinking: bool) -> list[Turn]:
     return [Turn("user", exchange.user), Turn("assistant", exchange.answer, exchange.think if is_thinking else None)]
+
+
+def joined(world: World, exchanges: list[Exchange]) -> Conversation:
+    """The exchanges as one conversation, at times under a system text."""
+    return _join(world, exchanges, _system(world))
+
+
+def with_tools(world: World, offered: list[tools.Tool]) -> Conversation:
+    """A conversation that has not begun yet, with these tools."""
+    return Conversation([], _system(world), [tools.definition(world, tool) for tool in offered])
 
 
 def _join(world: World, exchanges: list[Exchange], system: str = "", mode: float | None = None) -> Conversation:
@@ -146,23 +157,6 @@ def memory_talk(world: World, num_between: int, num_facts: int) -> tuple[list[Ex
     return exchanges, list(held.values())
 
 
-def memory_conversation(world: World) -> Conversation:
-    low, high = world.rng.choices(((0, 4), (5, 16), (20, 55), (55, 95)), (0.75, 0.19, 0.035, 0.025))[0]
-    between = world.number(low, high)
-    exchanges, facts = memory_talk(world, between, world.rng.choice((1, 1, 2, 2, 3, 4)))
-    for fact in world.rng.sample(facts, world.number(1, len(facts))):
-        exchanges.append(memory.recall(world, fact))
-        if world.chance(0.2):
-            exchanges.append(unit(world))
-    if world.chance(0.12):
-        exchanges.append(memory.recall_all(world, facts))
-    if world.chance(0.12):
-        other = memory.new_fact(world)
-        if (other.kind, other.key) not in [(fact.kind, fact.key) for fact in facts]:
-            exchanges.append(memory.unknown(world, other))
-    return _join(world, exchanges, _system(world))
-
-
 def persona_conversation(world: World) -> Conversation:
     name, role = world.name(), world.pick("job")
     if world.chance(0.3):
@@ -230,25 +224,6 @@ def tool_set(world: World, count: int) -> list[tools.Tool]:
     return list(found.values())
 
 
-def tool_conversation(world: World) -> Conversation:
-    offered = tool_set(world, world.rng.choice((1, 1, 2, 2, 3, 4, 5)))
-    definitions = [tools.definition(world, tool) for tool in offered]
-    roll = world.rng.random()
-    talk = Conversation([], _system(world), definitions)
-    is_thinking = roll < 0.25
-    for _ in range(world.rng.choice((1, 1, 1, 2, 2, 3))):
-        kind = world.rng.random()
-        if kind < 0.18:
-            talk.turns += turns_of(unit(world), is_thinking)
-        elif kind < 0.25:
-            talk.turns += turns_of(missing_tool(world, offered), is_thinking)
-        elif kind < 0.38 and len(offered) > 1:
-            talk.turns += _two_calls(world, world.rng.sample(offered, 2), is_thinking)
-        else:
-            talk.turns += _one_call(world, world.rng.choice(offered), is_thinking)
-    return talk
-
-
 def missing_tool(world: World, offered: list[tools.Tool]) -> Exchange:
     """A request that no offered tool serves."""
     while True:
@@ -263,7 +238,7 @@ def missing_tool(world: World, offered: list[tools.Tool]) -> Exchange:
     return Exchange("tool_missing", user, "I have no tool for that.", "None of the tools fits.")
 
 
-def _one_call(world: World, tool: tools.Tool, is_thinking: bool) -> list[Turn]:
+def one_call(world: World, tool: tools.Tool, is_thinking: bool) -> list[Turn]:
     call = tools.request(world, tool)
     turns = turns_of(tools.call_exchange(call), is_thinking)
     if world.chance(0.6):
@@ -272,7 +247,7 @@ def _one_call(world: World, tool: tools.Tool, is_thinking: bool) -> list[Turn]:
     return turns
 
 
-def _two_calls(world: World, pair: list[tools.Tool], is_thinking: bool) -> list[Turn]:
+def two_calls(world: World, pair: list[tools.Tool], is_thinking: bool) -> list[Turn]:
     calls, exchange = tools.two_calls(world, *pair)
     turns = turns_of(exchange, is_thinking)
     if world.chance(0.5):
@@ -286,14 +261,3 @@ def _two_calls(world: World, pair: list[tools.Tool], is_thinking: bool) -> list[
             )
         )
     return turns
-
-
-KINDS: tuple[tuple[float, Callable[[World], Conversation]], ...] = (
-    (46, short_talk), (11, long_talk), (4, quiz), (4, scene_conversation), (12, memory_conversation),
-    (3.5, persona_conversation), (3.5, styled_conversation), (23, tool_conversation),
-)  # fmt: skip
-
-
-def conversation(world: World) -> Conversation:
-    """A conversation of the training mixture."""
-    return world.rng.choices([kind for _, kind in KINDS], [weight for weight, _ in KINDS])[0](world)

@@ -9,16 +9,14 @@ import os
 import queue
 from dataclasses import dataclass
 from multiprocessing.queues import Queue
-from random import Random
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from samples.train.chat.conversations import WORDINGS, conversation
+from samples.train.chat.mixture import conversation, training_world
 from samples.train.chat.rendering import pieces
 from samples.train.chat.tokenizer import load
-from samples.train.chat.world import World
 
 OPEN_BINS = 12
 
@@ -84,11 +82,11 @@ def encode(tokenizer: Tokenizer, talks: list[list[tuple[str, bool]]]) -> list[tu
     return found
 
 
-def generate(seed: int, row_len: int, rows_at_once: int, out: "Queue[Rows]") -> None:
-    """A worker's endless loop."""
+def generate(seed: int, part: str, row_len: int, rows_at_once: int, out: "Queue[Rows]") -> None:
+    """A worker's endless loop; `part` says which wordings there are (see phrasebook.load_book)."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     tokenizer = load()
-    world = World(Random(seed), WORDINGS)
+    world = training_world(seed, part)
     pad_id = tokenizer.token_to_id("<|endoftext|>")
     assert pad_id is not None
     packer = Packer(row_len, pad_id)
@@ -102,13 +100,13 @@ def generate(seed: int, row_len: int, rows_at_once: int, out: "Queue[Rows]") -> 
 class Feed:
     """Starts the workers; `next` gives the rows of one step."""
 
-    def __init__(self, seed: int, workers: int, row_len: int, rows: int) -> None:
+    def __init__(self, seed: int, workers: int, row_len: int, rows: int, part: str = "all") -> None:
         context = multiprocessing.get_context("fork")
         self.rows_at_once = min(rows, 8)
         assert rows % self.rows_at_once == 0
         self.parts = rows // self.rows_at_once
         self.queue: Queue[Rows] = context.Queue(maxsize=workers * 4)
-        arguments = [(seed * 1000 + i, row_len, self.rows_at_once, self.queue) for i in range(workers)]
+        arguments = [(seed * 1000 + i, part, row_len, self.rows_at_once, self.queue) for i in range(workers)]
         self.processes = [context.Process(target=generate, args=a, daemon=True) for a in arguments]
         for process in self.processes:
             process.start()

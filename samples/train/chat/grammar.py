@@ -6,6 +6,7 @@ wordings mean is not known here.
 """
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from random import Random
 
@@ -37,10 +38,21 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 
 PLACEHOLDER = "zq"
 """Start of the words that stand for slots when texts are matched."""
+_ESCAPES = str.maketrans("⟨⟩⟦⟧¦", "(){}|")
+"""Characters that stand in patterns for the ones with a meaning."""
 
 
-def _literal(text: str) -> Sequence:
+class Slot(str):
+    """A piece of text that was filled in, not a wording."""
+
+    __slots__ = ()
+
+
+def _literal(text: str, has_synonyms: bool) -> Sequence:
     """Literal text with its replaceable words turned into choices."""
+    text = text.translate(_ESCAPES)
+    if not has_synonyms:
+        return [text] if text else []
     nodes: Sequence = []
     for piece in re.split(r"\b([a-z]+)\b", text):
         options = SYNONYMS.get(piece)
@@ -48,16 +60,16 @@ def _literal(text: str) -> Sequence:
     return [node for node in nodes if node]
 
 
-def _parse(pattern: str, at: int, depth: int) -> tuple[list[Sequence], int]:
+def _parse(pattern: str, at: int, depth: int, has_synonyms: bool) -> tuple[list[Sequence], int]:
     options: list[Sequence] = [[]]
     literal = ""
     while at < len(pattern):
         char = pattern[at]
         if char in "({|)":
-            options[-1] += _literal(literal)
+            options[-1] += _literal(literal, has_synonyms)
             literal = ""
         if char == "(":
-            inner, at = _parse(pattern, at + 1, depth + 1)
+            inner, at = _parse(pattern, at + 1, depth + 1, has_synonyms)
             options[-1].append(("choice", inner))
         elif char == "{":
             end = pattern.index("}", at)
@@ -72,14 +84,14 @@ def _parse(pattern: str, at: int, depth: int) -> tuple[list[Sequence], int]:
             literal += char
         at += 1
     assert depth == 0, f"unbalanced: {pattern}"
-    options[-1] += _literal(literal)
+    options[-1] += _literal(literal, has_synonyms)
     return options, at
 
 
 @cache
-def parse(pattern: str) -> list[Sequence]:
+def parse(pattern: str, has_synonyms: bool = True) -> list[Sequence]:
     """The pattern's alternatives; top-level ``|`` separates whole wordings."""
-    return _parse(pattern, 0, 0)[0]
+    return _parse(pattern, 0, 0, has_synonyms)[0]
 
 
 def expand(rng: Random, pattern: str, slots: dict[str, str]) -> str:
@@ -99,6 +111,24 @@ def _expand(rng: Random, sequence: Sequence, slots: dict[str, str], out: list[st
             options = node[1]
             assert isinstance(options, list)
             _expand(rng, rng.choice(options), slots, out)
+
+
+def pieces(
+    rng: Random, sequence: Sequence, slots: Mapping[str, str], nested: Mapping[str, list[Sequence]], out: list[str]
+) -> None:
+    """Append one random text in pieces: literals, and a `Slot` where one was filled in. `nested` slots are patterns."""
+    for node in sequence:
+        if isinstance(node, str):
+            out.append(node)
+            continue
+        kind, value = node
+        if kind == "choice":
+            assert isinstance(value, list)
+            pieces(rng, rng.choice(value), slots, nested, out)
+        elif value in nested:
+            pieces(rng, rng.choice(nested[str(value)]), slots, nested, out)
+        else:
+            out.append(Slot(slots[str(value)]))
 
 
 def normalise(text: str) -> str:

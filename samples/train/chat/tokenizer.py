@@ -7,14 +7,13 @@ captions are weighted so that each becomes one or two tokens.
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from samples.train.chat.conversations import WORDINGS, conversation
+from samples.train.chat.mixture import conversation, training_world
 from samples.train.chat.rendering import END_OF_TEXT, IM_END, MARKERS, SPECIAL, head
-from samples.train.chat.world import World, table
+from samples.train.chat.world import table
 from samples.train.scenes.vocabulary import MOTIONS, THINGS, TINTS, caption, sample_clip, sample_scene
 
 VOCABULARY = 6144
@@ -27,8 +26,8 @@ _SPLIT = (
 
 def corpus(num_conversations: int) -> Iterator[str]:
     """Texts in about the mixture of training, plus the words that must be short."""
-    rng = Random(7)
-    world = World(rng, WORDINGS)
+    world = training_world(7)
+    rng = world.rng
     for i in range(num_conversations):
         talk = conversation(world)
         for turn in talk.turns:

@@ -4,7 +4,8 @@
 
 The learning rate follows the clock: warm-up, constant, then linear to zero exactly when the time is over. DIR gets
 weights.NN.part (see checkpoint) and report.json with the loss curve and the evaluation. One CUDA device, or a CPU for a
-smoke test (--tiny).
+smoke test (--tiny). With --dev-wordings a share of the wordings is kept from the training and asked for afterwards, in
+place of the evaluation set (see dev): for comparing runs, not for weights that ship.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from samples.train.chat import dev
 from samples.train.chat.checkpoint import load_parts, resume, save_parts, write_folder
 from samples.train.chat.evaluation.run import Report, evaluate_folder, print_table
 from samples.train.chat.feed import Feed, Rows
@@ -52,6 +54,7 @@ class Options:
     tiny: bool
     steps: int
     eval_limit: int
+    dev_wordings: bool
 
 
 def to_device(rows: Rows, device: torch.device, rng: np.random.Generator) -> Batch:
@@ -168,7 +171,8 @@ def point(step: int, seconds: float, recent: list[Tensor], options: Options) -> 
 
 def train(options: Options) -> None:
     began = time.monotonic()
-    feed = Feed(options.seed, options.workers, options.row_len, options.rows)  # forks, so before CUDA starts
+    part = "train" if options.dev_wordings else "all"
+    feed = Feed(options.seed, options.workers, options.row_len, options.rows, part)  # forks, so before CUDA starts
     torch.manual_seed(options.seed)
     torch.set_float32_matmul_precision("high")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -195,11 +199,14 @@ def train(options: Options) -> None:
     }
     path = options.out / "report.json"
     path.write_text(json.dumps(report) + "\n", encoding="utf-8")
-    with tempfile.TemporaryDirectory() as folder:
-        write_folder(*load_parts(options.out), Path(folder))
-        report["evaluation"] = evaluate_folder(Path(folder), device, options.eval_limit)
+    if options.dev_wordings:
+        report["dev"] = dev.evaluate(options.out, device, options.eval_limit)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            write_folder(*load_parts(options.out), Path(folder))
+            report["evaluation"] = evaluate_folder(Path(folder), device, options.eval_limit)
+        print_table(report["evaluation"])
     path.write_text(json.dumps(report, ensure_ascii=False) + "\n", encoding="utf-8")
-    print_table(report["evaluation"])
     print(f"trained {trained_s:.0f} s, all done after {time.monotonic() - began:.0f} s", flush=True)
 
 
@@ -215,6 +222,7 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="a small model, for a smoke test")
     parser.add_argument("--steps", type=int, default=0, help="stop after so many steps (0: by the clock alone)")
     parser.add_argument("--eval-limit", type=int, default=0, help="evaluate only so many cases (0: all)")
+    parser.add_argument("--dev-wordings", action="store_true", help="keep wordings from the training and evaluate them")
     train(Options(**vars(parser.parse_args())))
 
 

@@ -5,10 +5,12 @@ must be memorised (definitions, emoji, capitals) are not split: for them only th
 """
 
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from random import Random
+from typing import ClassVar
 
 from samples.train.chat.grammar import expand, noise
 
@@ -124,15 +126,30 @@ class Exchange:
     check: tuple[str, ...] = ("exact",)
 
 
+class Abilities:
+    """Named abilities with weights, to be drawn from."""
+
+    def __init__(self, weighted: dict[str, tuple[float, "Ability"]]) -> None:
+        self.by_name = {name: ability for name, (_, ability) in weighted.items()}
+        self.functions = list(self.by_name.values())
+        self.weights = [weight for weight, _ in weighted.values()]
+
+
 @dataclass
 class World:
-    """One random stream over one split of the entities. `wordings` maps a key to patterns."""
+    """One random stream over one split of the entities. `wordings` maps a key to patterns.
 
+    The committed evaluation set was drawn from this class, draw by draw; what only the training has is in TrainingWorld.
+    """
+
+    is_training: ClassVar[bool] = False
     rng: Random
     wordings: dict[str, tuple[str, ...]]
     held_out: bool = False
     noisy: bool = True
     asked: str = field(default="", init=False)
+    abilities: Abilities | None = field(default=None, init=False)
+    """Whose exchanges fill conversations; None: the ones of the evaluation."""
 
     def ask(self, key: str, **slots: str) -> str:
         """A user's text for `key`, with surface noise."""
@@ -196,6 +213,9 @@ class World:
     def phrase(self) -> str:
         """Two to five words without meaning together."""
         return " ".join(self.sample("common", self.number(2, 5)))
+
+
+Ability = Callable[[World], Exchange]
 
 
 def article(noun: str) -> str:

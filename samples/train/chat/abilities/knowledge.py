@@ -1,5 +1,7 @@
 """Facts that are memorised: definitions, opposites, emoji, capitals, and members of categories."""
 
+from functools import cache
+
 from samples.train.chat.abilities.phrases import DO, KNOW, WANT
 from samples.train.chat.world import CATEGORIES, COUNTRIES, Exchange, World, article, table
 
@@ -85,6 +87,11 @@ WORDINGS: dict[str, tuple[str, ...]] = {
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six")
 
 
+@cache
+def _defined() -> frozenset[str]:
+    return frozenset(word for word, _, _ in table("chat_definitions.tsv"))
+
+
 def quoted(world: World, word: str) -> str:
     return world.rng.choice((word, word, f"'{word}'", f'"{word}"'))
 
@@ -100,6 +107,8 @@ def define(world: World) -> Exchange:
 
 def unknown_word(world: World) -> Exchange:
     word = world.invented() + world.rng.choice(("", "", "x", "zk", "ple", "ork"))
+    while world.is_training and word in _defined():
+        word = world.invented()
     user = world.ask("define", q=quoted(world, word))
     return Exchange("unknown_word", user, f'I do not know the word "{word}".', f"{word} is not a word I know.")
 

@@ -100,6 +100,27 @@ _THINGS = {
 }  # fmt: skip
 
 
+_MORE_BEINGS = "girlfriend|boyfriend|mother|father|grandfather|godson|nephew|niece|twin|neighbour's dog|goat|pony|canary|snake|budgie|donkey|gecko|guinea pig|doctor|lawyer|hairdresser|tutor|colleague|assistant|manager|rival|pen pal|classmate|stepsister|grandson|granddaughter|barber|vet|favourite bar|gym|bakery|library|startup|blog|podcast|newspaper|choir|chess club|football team|sailing boat|caravan|motorbike|van|laptop|phone|computer|guitar|violin|teddy bear|doll|avatar|character|house|cabin|garden|island|river|mountain|farm|café|server|printer|drone|vacuum cleaner|car dealer|bus driver|yoga teacher|best man|bridesmaid|guide|host|translator"
+_MORE_THINGS = {
+    "code": "gate code|student number|tax number|library card|insurance number|alarm code|safe combination|voucher code|licence plate|flight number|case number|customer number|parking ticket|serial number|gift card code|phone code|bank code|reservation number|ticket number|tracking number|username code|laptop password|patient number|device id",
+    "number": "row|floor|bib number|jersey number|table number|apartment|score|weight|height|rent|budget|number of books|target|high score|step goal|record|salary|favourite page|phone extension|postcode|best time|number of cousins",
+    "colour": "hair colour|bag's colour|wall colour|favourite shade|kitchen's colour|dress colour|coat's colour|helmet's colour|sofa's colour|backpack's colour",
+    "day": "market day|lucky day|exam day|wedding day|laundry day|training day|delivery day|deadline|day of departure|choir day|dentist day|payday|bin day",
+    "city": "dream city|place of work|parents' home|last stop|favourite city|school's town|arrival airport|next trip|first home|summer residence|university town|place of birth",
+    "job": "mother's job|first job|next job|wife's job|side job|sister's job|job title|trade|hobby job",
+    "product": "birthday wish|lost item|most used tool|prize|latest buy|present for mum|only luxury|last order|souvenir|wish",
+    "name": "stage name|pen name|maiden name|favourite teacher|favourite poet|hero|second name|doctor's name|contact|team captain|gamer tag|code name|best friend's name|idol|supervisor|favourite painter|landlord's name|password hint",
+    "time": "bedtime|lunch time|bus time|check-in time|appointment|shift start|call time|flight's departure|breakfast time|closing time|gym time|curfew|tea time",
+}  # fmt: skip
+_UPDATES = ("Actually, ", "Correction: ", "No, wait: ", "Change of plan: ", "I was wrong, ", "Update: ")
+_MORE_UPDATES = (
+    "Sorry, I made a mistake: ", "Scratch that, ", "Forget what I said before: ", "It has changed: ", "New information: ", "From now on, ", "As of today, ",
+    "I mixed that up: ", "Wait, ", "Oops, ", "Hm, no, ", "That was wrong: ", "Please correct that: ", "Let me correct myself: ", "Things changed: ", "Not any more: ",
+    "I have to correct that: ", "Oh, I forgot, it's different now: ", "Please update: ", "Small change: ", "Since yesterday it's different: ", "To be exact, ",
+    "I told you something wrong: ", "Replace that: ", "I changed my mind: ", "Edit: ", "Hold on, ", "My mistake, ", "No no, ", "Ignore the last one: ", "Not quite: ",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Fact:
     """A stated fact: its statement, its acknowledgement, its question and what the answer is."""
@@ -135,11 +156,13 @@ def new_fact(world: World) -> Fact:
     if roll < 0.32:
         return Fact("like", "food", world.pick("food"))
     if roll < 0.55:
-        being = world.rng.choice(_BEINGS) if world.chance(0.75) else world.pick("n")
+        beings = _BEINGS + _MORE_BEINGS.split("|") if world.is_training else _BEINGS
+        being = world.rng.choice(beings) if world.chance(0.75) else world.pick("n")
         return Fact("name_of", being, world.name())
     if roll < 0.85:
         kind = world.rng.choice(list(_THINGS))
-        return Fact("", world.rng.choice(_THINGS[kind].split("|")), _value(world, kind))
+        things = _THINGS[kind] + ("|" + _MORE_THINGS[kind] if world.is_training else "")
+        return Fact("", world.rng.choice(things.split("|")), _value(world, kind))
     key = f"{world.pick('a')} {world.pick('n')}" if world.chance(0.5) else world.pick("n")
     return Fact("", key, _value(world, world.rng.choice(list(_THINGS))))
 
@@ -151,13 +174,9 @@ def _key(stem: str, fact: Fact) -> str:
 def state(world: World, fact: Fact, is_update: bool = False) -> Exchange:
     text = world.ask(_key("state", fact), k=fact.key, v=fact.value)
     if is_update:
-        text = (
-            world.rng.choice(
-                ("Actually, ", "Correction: ", "No, wait: ", "Change of plan: ", "I was wrong, ", "Update: ")
-            )
-            + text[0].lower()
-            + text[1:]
-        )
+        is_name_first = world.is_training and text.startswith(fact.value)
+        rest = text if is_name_first else text[0].lower() + text[1:]
+        text = world.rng.choice(_UPDATES + _MORE_UPDATES if world.is_training else _UPDATES) + rest
     sentence = fact.sentence
     return Exchange(
         "state", text, f"Got it, {sentence}.", "The user tells me a fact. I remember it.", ("contains", fact.value)
@@ -167,14 +186,27 @@ def state(world: World, fact: Fact, is_update: bool = False) -> Exchange:
 def recall(world: World, fact: Fact) -> Exchange:
     text = world.ask(_key("query", fact), k=fact.key)
     sentence = fact.sentence
-    answer = sentence[0].upper() + sentence[1:] + "."
     return Exchange(
         "memory",
         text,
-        answer,
+        recalled(fact),
         f"Earlier the user said that {sentence.replace('your', 'the', 1)}.",
         ("contains", fact.value),
     )
+
+
+def recall_many(world: World, facts: list[Fact]) -> Exchange:
+    """Several questions in one turn, answered in their order."""
+    questions = [world.ask(_key("query", fact), k=fact.key).rstrip(".?! ") for fact in facts]
+    joint = world.rng.choice((" and ", "? And ", ", and ", "? ", "\n", "; ", " plus ", "? Also, ", ". Then, ", " and then "))
+    text = joint.join(questions) + world.rng.choice(("?", "", "."))
+    answer = " ".join(recalled(fact) for fact in facts)
+    return Exchange("memory", text, answer, f"I was asked for {len(facts)} facts.", ("contains", *(f.value for f in facts)))
+
+
+def recalled(fact: Fact) -> str:
+    """The answer to a question for the fact."""
+    return fact.sentence[0].upper() + fact.sentence[1:] + "."
 
 
 def recall_all(world: World, facts: list[Fact]) -> Exchange:
@@ -199,6 +231,6 @@ def new_value_like(world: World, fact: Fact) -> str:
     if fact.kind == "like":
         return world.pick("food")
     for kind, keys in _THINGS.items():
-        if fact.key in keys.split("|"):
+        if fact.key in (keys + ("|" + _MORE_THINGS[kind] if world.is_training else "")).split("|"):
             return _value(world, kind)
     return _value(world, "code")

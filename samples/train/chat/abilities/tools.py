@@ -47,6 +47,28 @@ ACTIONS = "delete|create|update|cancel|start|stop|open|close|lock|reset|archive|
     "|"
 )
 LOOKUPS = "get|find|fetch|show|read|check|lookup|query|list|search|retrieve|view|compute|estimate".split("|")
+_MORE_ACTIONS = "mark|label|pin|mute|unmute|follow|invite|dismiss|charge|refund|activate|deactivate|lend|collect|dispatch|deliver|inspect|weigh|heat|cool|freeze|rotate|resize|crop|zip|unzip|encrypt|sync|format|mount|launch|ban|promote|grade|log|tag|replace|transfer|cancel|extend|renew|confirm|postpone|mix|pack|unpack|fold|polish|fill|empty|plant|harvest|train|translate|summarise|publish|subscribe|unlock|illuminate|block|report|verify".split(
+    "|"
+)
+_MORE_LOOKUPS = "count|look|browse|inspect|monitor|track|analyse|calculate|describe|preview|report|scan|measure|compare|summarise|display|load|see|examine|watch".split(
+    "|"
+)
+_MORE_CONNECTORS: dict[str, tuple[str, ...]] = {
+    "city": (" over in {v}", " ({v})", ", location {v}", " close to {v}", " out of {v}", " for the city of {v}", " of our office in {v}"),
+    "name": (", owner {v}", " ({v})", " on behalf of {v}", " that {v} asked for", " which belongs to {v}", " requested by {v}", " and {v} is the person"),
+    "full": (", client {v}", " ({v})", " on behalf of {v}", " that belongs to {v}", " requested by {v}", " under the name {v}"),
+    "date": (" due {v}", " ({v})", " from {v}", " until {v}", " scheduled for {v}", ", date {v}", " as of {v}"),
+    "time": (" from {v}", " ({v})", " until {v}", " scheduled for {v}", ", time {v}", " around {v}", " no later than {v}"),
+    "code": (" ({v})", ", id {v}", " #{v}", " with the number {v}", " known as {v}", " under {v}", " marked {v}", ", reference {v}"),
+    "language": (", language {v}", " ({v})", " written in {v}", " using {v}", " into {v}"),
+    "colour": (", colour {v}", " ({v})", " painted {v}", " of colour {v}", " using {v}"),
+    "email": (", mail {v}", " ({v})", " and use {v}", " with the address {v}", " reachable at {v}"),
+    "file": (" ({v})", ", file {v}", " stored in {v}", " called {v}", " using {v}", " via {v}"),
+    "quote": (", text {q}", " ({q})", " with the words {q}", " reading {q}", " named {q}", " containing {q}", " and write {q}"),
+    "number": (", where {k} is {v}", " at {k} {v}", " using {v} as {k}", ", {k}={v}", " and {v} as {k}", " for a {k} of {v}", " so that {k} is {v}"),
+    "small": (", where {k} is {v}", " at {k} {v}", " using {v} as {k}", ", {k}={v}", " and {v} as {k}", " for a {k} of {v}", " so that {k} is {v}"),
+    "word": (", {k}={v}", " in {k} {v}", " with {v} for {k}", " and {v} as {k}", " so that {k} is {v}", " of {k} {v}", " ({v} as {k})"),
+}  # fmt: skip
 CONNECTORS: dict[str, tuple[str, ...]] = {
     "city": (" in {v}", " for {v}", " near {v}", " from {v}", " at {v}", " around {v}"),
     "name": (" for {v}", " of {v}", " with {v}", " named {v}", " by {v}", " belonging to {v}"),
@@ -176,7 +198,10 @@ def tool_of(world: World, family: Family, shape: str) -> Tool:
 def composed_tool(world: World) -> Tool:
     """A verb, a random noun or two, and up to three kinds of arguments."""
     is_lookup = world.chance(0.45)
-    verb = world.rng.choice(LOOKUPS if is_lookup else ACTIONS)
+    verbs = LOOKUPS if is_lookup else ACTIONS
+    if world.is_training:
+        verbs = verbs + (_MORE_LOOKUPS if is_lookup else _MORE_ACTIONS)
+    verb = world.rng.choice(verbs)
     nouns = world.sample("n", 2 if world.chance(0.6) else 1)
     thing = " ".join(nouns)
     args: list[Argument] = []
@@ -278,8 +303,9 @@ def request(world: World, tool: Tool) -> Call:
         return Call(world.ask("named", f=name, p=stated), tool, values)
     clauses = []
     for key, v in values.items():
-        form = world.rng.choice(CONNECTORS[kinds[key]])
-        if kinds[key] not in ("number", "small", "word") and world.chance(0.15):
+        kind = kinds[key]
+        form = world.rng.choice(CONNECTORS[kind] + _MORE_CONNECTORS[kind] if world.is_training else CONNECTORS[kind])
+        if kind not in ("number", "small", "word") and world.chance(0.15):
             form = world.rng.choice((", {k} {v}", " ({k}: {v})", " with {k} {v}"))
         clauses.append(form.format(k=key.replace("_", " "), v=v, q=f'"{v}"'))
     world.rng.shuffle(clauses)
