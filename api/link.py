@@ -48,6 +48,7 @@ class EngineLink:
             stdin=subprocess.PIPE,
             stdout=2,  # what libraries print is for the log
             pass_fds=(held_by_process,),
+            start_new_session=True,  # a terminal's Ctrl-C is the front's, even before the process can ignore it
         )
         os.close(held_by_process)
         self._introduce(

@@ -60,7 +60,11 @@ class Served:
 
     def __init__(self, code: str, arguments: Sequence[str]) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [sys.executable, "-c", code, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
         )
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read)
@@ -97,7 +101,8 @@ class Served:
         return int(pid)
 
     def signal(self, number: int) -> None:
-        self.process.send_signal(number)
+        """To all of its group, as a terminal does."""
+        os.killpg(self.process.pid, number)
 
     def wait(self, timeout_s: float = 20.0) -> int:
         """The exit status."""
