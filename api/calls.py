@@ -90,7 +90,8 @@ class Calls(Asking):
         requests = score_requests(front, choices, terms or CallTerms(), **options)
 
         def assemble(events: Sequence[Event]) -> Scores:
-            usages = [event.usage for event in events if isinstance(event, Finished)]
+            found = {event.request_id: event.usage for event in events if isinstance(event, Finished)}
+            usages = [found[request.id] for request in requests]
             return Scores(front.name, assemble_scores(requests, choices, events), total_usage(usages, len(usages)))
 
         return self._start(requests, assemble)

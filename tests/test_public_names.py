@@ -111,5 +111,5 @@ def test_commands_and_their_options_are_these() -> None:
 
 
 def test_benchmarks_and_policies_are_these() -> None:
-    assert set(BENCHES) == {"text", "image", "prefix", "mixed", "http", "overhead"}
+    assert set(BENCHES) == {"text", "image", "prefix", "mixed", "http", "programs", "overhead"}
     assert set(POLICIES) == {"fcfs", "deadline", "round-robin"}

@@ -11,6 +11,7 @@ BENCHES = {
     "prefix": "prompt tokens computed, with the prefix cache against without",
     "mixed": "time between tokens beside pictures and a clip, against whole steps in between",
     "http": "tokens per second of chats through a server, against the engine in this process",
+    "programs": "picture books as programs, against the same calls made one after the other",
     "overhead": "the engine's own CPU time per step",
 }
 

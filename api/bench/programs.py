@@ -1,0 +1,118 @@
+"""Picture books as programs, against the same calls made one after the other.
+
+The text of 16 books is compared with calls that reuse no prefix; whole books, with pictures and clips, with calls on an
+engine that does, so that what is left is doing things at once.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..engine import Engine
+from ..programs.expressions import assistant, gen, gen_image, gen_video, system, user
+from ..programs.program import program
+from ..programs.state import State
+from ..results import Completion, Scores
+from .report import Report, Scenario, cost, machine_name, seconds
+
+ANIMALS = "heron fox owl cat dog bear whale duck frog horse lion mouse penguin rabbit snail tiger".split()
+MOODS = ["calm", "funny", "sad"]
+RULES = "You write very short picture books. " * 6
+STORY, SCENE = "Come up with a scene for a picture book about {}.", "Tell me a short story about {}."
+PROMPT, MOOD = "Now write an image prompt for this scene.", "What is the mood of this story?"
+LONG: dict[str, Any] = {"max_tokens": 60}
+SHORT: dict[str, Any] = {"max_tokens": 30, "stop": "\n"}
+STEPS, NUM_SCENES, NUM_WHOLE_BOOKS = 4, 3, 2
+
+
+@program
+def book(s: State, animal: str, has_media: bool) -> None:
+    """A story, three scenes and their prompts, a mood; pictures and a clip if wanted."""
+    s += system(RULES)
+    s += user(STORY.format(animal))
+    s += assistant(gen("story", **LONG))
+    for i, scene in enumerate(s.fork(NUM_SCENES)):
+        scene += user(SCENE.format(animal))
+        scene += assistant(gen("scene", temperature=0.8, seed=i, **LONG))
+        scene += user(PROMPT)
+        scene += assistant(gen("prompt", **SHORT))
+        if has_media:
+            scene += gen_image("picture", scene["prompt"], steps=STEPS, seed=i)
+            if i == 0:
+                s += gen_video("clip", scene["prompt"], steps=STEPS, seed=i)
+    s += user(MOOD)
+    s.select("mood", MOODS)
+
+
+def by_hand(engine: Engine, animal: str, has_media: bool) -> int:
+    """The same, call by call; the prompt tokens that were computed."""
+    computed = 0
+
+    def said(answer: Completion | Scores) -> str:
+        nonlocal computed
+        computed += answer.usage.prompt_tokens - answer.usage.cached_tokens
+        return answer.text if isinstance(answer, Completion) else ""
+
+    messages = [_message("system", RULES), _message("user", STORY.format(animal))]
+    messages.append(_message("assistant", said(engine.chat(messages, **LONG))))
+    for i in range(NUM_SCENES):
+        scene = [*messages, _message("user", SCENE.format(animal))]
+        scene.append(_message("assistant", said(engine.chat(scene, temperature=0.8, seed=i, **LONG))))
+        scene.append(_message("user", PROMPT))
+        prompt = said(engine.chat(scene, **SHORT))
+        if has_media:
+            engine.image(prompt, num_inference_steps=STEPS, seed=i)
+            if i == 0:
+                engine.video(prompt, num_inference_steps=STEPS, seed=i)
+    messages.append(_message("user", MOOD))
+    for mood in MOODS:
+        said(engine.scores([mood], messages=messages))
+    return computed
+
+
+def run(*, repeats: int, threads: int) -> Report:
+    """All of it, `repeats` times, each time about other animals; medians."""
+    with (
+        Engine("demo", threads=threads) as engine,
+        Engine("hemiola-tiny-chat", threads=threads, prefix_cache=False) as plain,
+    ):
+        _both(engine, plain, ["a warm cat"], False)
+        _both(engine, engine, ["a warm dog"], True)
+        texts = [_both(engine, plain, _about(i, ANIMALS), False) for i in range(repeats)]
+        wholes = [_both(engine, engine, _about(i, ANIMALS[-NUM_WHOLE_BOOKS:]), True) for i in range(repeats)]
+    text_s, text_hand_s, computed, computed_hand = (statistics.median(each) for each in zip(*texts, strict=True))
+    whole_s, whole_hand_s, _, _ = (statistics.median(each) for each in zip(*wholes, strict=True))
+    scenarios: tuple[Scenario, ...] = (
+        cost("text of 16 books", text_s, "s", text_hand_s, 3.0),
+        cost("  prompt tokens computed", computed, "tokens", computed_hand, 4.0),
+        cost(f"{NUM_WHOLE_BOOKS} books with pictures and clips", whole_s, "s", whole_hand_s, 1.15),
+    )
+    return Report("programs", machine_name(), "float32", threads, scenarios)
+
+
+def _both(engine: Engine, other: Engine, animals: Sequence[str], has_media: bool) -> tuple[float, float, int, int]:
+    """Seconds as programs and by hand, then prompt tokens computed by each. By hand about other animals, of as many."""
+    computed = computed_hand = 0
+
+    def programs() -> None:
+        nonlocal computed
+        for item in book.on(engine).run_batch([{"animal": each, "has_media": has_media} for each in animals]):
+            if item.run is None or item.error is not None:
+                raise item.error or AssertionError("An item without an error has a run.")
+            computed += item.run.trace().computed_prompt_tokens
+
+    def hand() -> None:
+        nonlocal computed_hand
+        for each in animals:
+            computed_hand += by_hand(other, f"{each} again", has_media)
+
+    return seconds(programs), seconds(hand), computed, computed_hand
+
+
+def _about(round_idx: int, animals: Sequence[str]) -> list[str]:
+    """No round finds what another left in the cache."""
+    return [f"a {animal} in room {round_idx + 1}" for animal in animals]
+
+
+def _message(role: str, content: str) -> Mapping[str, str]:
+    return {"role": role, "content": content}
