@@ -13,6 +13,7 @@ import torch
 
 from samples.train.chat import conversations, mixture
 from samples.train.chat.abilities import media, memory, tools
+from samples.train.chat.abilities.families import FAMILIES
 from samples.train.chat.checkpoint import load_parts, write_folder
 from samples.train.chat.evaluation.judge import Case
 from samples.train.chat.evaluation.run import Report, answers_of, summarise
@@ -110,7 +111,7 @@ def builders() -> Iterator[tuple[str, int, Callable[[World], Built]]]:
         yield key, PER_ABILITY, lambda world, key=key: _style(world, key)  # type: ignore[misc]
     yield "scene_image", PER_ABILITY, lambda world: _scene(world, 1)
     yield "scene_video", PER_ABILITY, lambda world: _scene(world, 2)
-    for i in range(len(tools.FAMILIES)):
+    for i in range(len(FAMILIES)):
         make = lambda world, i=i: tools.family_tool(world, i)  # noqa: E731
         yield "tool_family", PER_TOOL_FAMILY, lambda world, make=make: _call(world, make)  # type: ignore[misc]
     yield "tool_composed", 2 * PER_ABILITY, lambda world: _call(world, tools.composed_tool)

@@ -10,6 +10,7 @@ from random import Random
 
 from samples.train.chat import conversations
 from samples.train.chat.abilities import extraction, media, memory, social, strings, styles, tools
+from samples.train.chat.abilities.families import FAMILIES
 from samples.train.chat.conversations import ABILITIES, WORDINGS, turns_of, unit
 from samples.train.chat.phrasebook import load_book
 from samples.train.chat.rendering import Conversation, Turn
@@ -77,7 +78,7 @@ def combined(world: World) -> Exchange:
 
 def toolless(world: World) -> Exchange:
     """A wish that needs a tool, and no tool is there."""
-    families = [i for i in range(len(tools.FAMILIES)) if i not in DRAWING + _AMBIGUOUS]
+    families = [i for i in range(len(FAMILIES)) if i not in DRAWING + _AMBIGUOUS]
     index = world.rng.choice(families)
     user = tools.request(world, tools.family_tool(world, index)).user
     if index in INFORMING:
@@ -99,7 +100,7 @@ def drawing_wish(world: World) -> Exchange:
 _WEIGHTS: dict[str, float] = {
     "unknown_fact": 2.4, "joke": 1.4, "define": 7, "unknown_word": 2, "spell": 2.6, "reverse": 3.2, "upper": 3.4, "lower": 3.2,
     "first": 1.8, "last": 1.8, "length": 2.4, "count_words": 2.4, "sort": 2.6, "subtract": 3.8, "multiply": 1.8, "compare": 2.4,
-    "problem": 4.5, "extract": 13, "make_json": 3.2, "json_list": 3.2, "plain_words": 2.6, "one_word": 2,
+    "problem": 4.5, "extract": 13, "make_json": 3.2, "json_list": 3.2, "plain_words": 2.6, "one_word": 2, "draw": 7,
 }  # fmt: skip
 _OWN: dict[str, Ability] = {
     "extract": extraction.extract, "make_json": extraction.make_json,

@@ -63,7 +63,7 @@ class Book:
         section = rng.choices(sections, [len(section.bodies) for section in sections])[0]
         frame = self._frame(rng, section.kind)
         noun = rng.choice(section.nouns)
-        nested = {"B": rng.choice(section.bodies), "D": section.data, "N": [[noun]]}
+        nested: dict[str, list[Sequence]] = {"B": rng.choice(section.bodies), "D": section.data, "N": [[noun]]}
         out: list[str] = []
         if is_noisy and section.kind != "say" and rng.random() < CHATTER_BEFORE:
             pieces(rng, rng.choice(self.before), {}, {}, out)
@@ -78,7 +78,7 @@ class Book:
     def instruction(self, rng: Random, key: str) -> list[str]:
         """What to do with the data that later messages bring, as a system text says it; in pieces."""
         section = rng.choice([section for section in self.sections[key] if section.kind in ("it", "itq")])
-        nested = {"B": rng.choice(section.bodies), "N": [[rng.choice(section.nouns)]]}
+        nested: dict[str, list[Sequence]] = {"B": rng.choice(section.bodies), "N": [[rng.choice(section.nouns)]]}
         out: list[str] = []
         pieces(rng, rng.choice(rng.choice(self.frames["sys"])), {}, nested, out)
         return out

@@ -75,7 +75,24 @@ def make_json(world: World) -> Exchange:
     else:
         kinds = ("number", "first", "word", "colour", "city", "small", "date", "code", "food", "full", "email")
         pairs = {key: draw(world, rng.choice(kinds)) for key in world.sample("n", world.number(1, 4))}
-    form = rng.choice(("{k} = {v}", "{k} {v}", "{k}: {v}", "the {k} is {v}", "{k} set to {v}", "{k} is {v}", "{k}={v}", "{k} -> {v}", '"{k}" is "{v}"', "{v} as {k}", "a {k} of {v}", "{k} ({v})", "{k} being {v}", "{k} equal to {v}"))
+    form = rng.choice(
+        (
+            "{k} = {v}",
+            "{k} {v}",
+            "{k}: {v}",
+            "the {k} is {v}",
+            "{k} set to {v}",
+            "{k} is {v}",
+            "{k}={v}",
+            "{k} -> {v}",
+            '"{k}" is "{v}"',
+            "{v} as {k}",
+            "a {k} of {v}",
+            "{k} ({v})",
+            "{k} being {v}",
+            "{k} equal to {v}",
+        )
+    )
     joint = rng.choice((", ", " and ", "; ", "\n", ", ", " & ", ", and "))
     text = joint.join(form.format(k=k, v=v) for k, v in pairs.items())
     text = "\n" + text if "\n" in joint and len(pairs) > 1 else text

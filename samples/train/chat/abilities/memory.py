@@ -198,10 +198,14 @@ def recall(world: World, fact: Fact) -> Exchange:
 def recall_many(world: World, facts: list[Fact]) -> Exchange:
     """Several questions in one turn, answered in their order."""
     questions = [world.ask(_key("query", fact), k=fact.key).rstrip(".?! ") for fact in facts]
-    joint = world.rng.choice((" and ", "? And ", ", and ", "? ", "\n", "; ", " plus ", "? Also, ", ". Then, ", " and then "))
+    joint = world.rng.choice(
+        (" and ", "? And ", ", and ", "? ", "\n", "; ", " plus ", "? Also, ", ". Then, ", " and then ")
+    )
     text = joint.join(questions) + world.rng.choice(("?", "", "."))
     answer = " ".join(recalled(fact) for fact in facts)
-    return Exchange("memory", text, answer, f"I was asked for {len(facts)} facts.", ("contains", *(f.value for f in facts)))
+    return Exchange(
+        "memory", text, answer, f"I was asked for {len(facts)} facts.", ("contains", *(f.value for f in facts))
+    )
 
 
 def recalled(fact: Fact) -> str:

@@ -145,7 +145,9 @@ def record(world: World) -> tuple[list[Item], list[str]]:
     if world.chance(0.16):
         items = _random_record(world)
         sentences = [_say(world, item, "it") for item in items]
-        lead = rng.choice(("About", "For", "Data on", "Notes on", "Here is what we know of", "Concerning", "The facts about"))
+        lead = rng.choice(
+            ("About", "For", "Data on", "Notes on", "Here is what we know of", "Concerning", "The facts about")
+        )
         return items, [f"{lead} the {world.pick('n')}:", *rng.sample(sentences, len(sentences))]
     genre = rng.choice(genres()) if world.chance(0.75) else genres()[0]
     subject = str(draw(world, rng.choice(genre.kinds)))
@@ -177,8 +179,26 @@ def _sentences(world: World, genre: Genre, items: list[Item]) -> list[str]:
     subject, facts = str(items[0].value), rng.sample(items[1:], len(items) - 1)
     if genre.leads == ("@I",):
         lines = [_say(world, fact, "") for fact in facts]
-        hello = rng.choice(("My name is {}.", "I am {}.", "This is {}.", "I'm {}.", "Here is {}.", "My name's {}.", "{} here.", "It's {} writing."))
-        return [hello.format(subject), *lines] if world.chance(0.6) else [*lines, rng.choice(("Yours, {}", "Regards, {}", "{}", "Signed: {}", "Best, {}", "Cheers, {}")).format(subject)]
+        hello = rng.choice(
+            (
+                "My name is {}.",
+                "I am {}.",
+                "This is {}.",
+                "I'm {}.",
+                "Here is {}.",
+                "My name's {}.",
+                "{} here.",
+                "It's {} writing.",
+            )
+        )
+        return (
+            [hello.format(subject), *lines]
+            if world.chance(0.6)
+            else [
+                *lines,
+                rng.choice(("Yours, {}", "Regards, {}", "{}", "Signed: {}", "Best, {}", "Cheers, {}")).format(subject),
+            ]
+        )
     if genre.leads != ("",):
         lead = f"{rng.choice(genre.leads)} {subject}"
         ways = [_say(world, fact, "it") for fact in facts]

@@ -37,7 +37,11 @@ def key_list(world: World, keys: list[str]) -> str:
     if len(shown) == 1:
         return shown[0]
     if roll < 0.4:
-        return ", ".join(shown[:-1]) + rng.choice((" and ", " and ", ", and ", " & ", " as well as ", " plus ")) + shown[-1]
+        return (
+            ", ".join(shown[:-1])
+            + rng.choice((" and ", " and ", ", and ", " & ", " as well as ", " plus "))
+            + shown[-1]
+        )
     if roll < 0.75:
         return ", ".join(shown)
     if roll < 0.85:
@@ -49,7 +53,9 @@ def key_list(world: World, keys: list[str]) -> str:
 
 def key_lines(world: World, keys: list[str]) -> str:
     """The keys one a line."""
-    mark = world.rng.choice(("- {}", "* {}", "{}", "• {}", "- {}:", "{}:", "- `{}`", "-> {}", "[ ] {}", "{}: ?", "{}: ___", '"{}"'))
+    mark = world.rng.choice(
+        ("- {}", "* {}", "{}", "• {}", "- {}:", "{}:", "- `{}`", "-> {}", "[ ] {}", "{}: ?", "{}: ___", '"{}"')
+    )
     if world.chance(0.12):
         return "\n".join(f"{i}. {key}" for i, key in enumerate(keys, 1))
     return "\n".join(mark.format(key) for key in keys)
@@ -104,7 +110,9 @@ def skeleton(world: World, wanted: Shown) -> str:
             "int" if is_number else "str", "integer" if is_number else "text",
         )[style]  # fmt: skip
 
-    return json.dumps({key: blank(key, value) for key, value in wanted.items()}, indent=rng.choice((None, None, None, 2)))
+    return json.dumps(
+        {key: blank(key, value) for key, value in wanted.items()}, indent=rng.choice((None, None, None, 2))
+    )
 
 
 def typed(world: World, wanted: Shown) -> str:
