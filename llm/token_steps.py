@@ -214,14 +214,18 @@ class TokenSteps:
                 self._kv.copy_tail(state.memory)
 
     def _advance(self, step: TokenStep, now_s: float) -> None:
+        """Tells the prefix cache first, for that may fail: then nobody has advanced."""
+        for state in step.decodes:
+            promise = state.memory.promise
+            if promise is not None and promise.is_open:
+                self._kv.launched(state.memory, state.num_computed + 1)
+        for state, num_new, _ in step.chunks:
+            self._kv.launched(state.memory, state.num_computed + num_new)
         for state in step.decodes:
             state.num_computed += 1
             state.target_len += 1
             state.num_steps += 1
             state.last_token_s = now_s
-            promise = state.memory.promise
-            if promise is not None and promise.is_open:
-                self._kv.launched(state.memory, state.num_computed)
         for state, num_new, is_last in step.chunks:
             state.memory.tail = None
             state.num_computed += num_new
@@ -229,7 +233,6 @@ class TokenSteps:
             if is_last:
                 state.target_len += 1
                 state.last_token_s = now_s
-            self._kv.launched(state.memory, state.num_computed)
 
     # Collecting
 

@@ -124,6 +124,9 @@ FAULTS = {
         )
     ),
     "prefill: its token": of_text(lambda p: breaks(p, token_steps, "choose", samples(0))),
+    "prefill: its pages for others": of_text(
+        lambda p: breaks(p, KvCache, "launched", lambda kv, memory, count: is_victims(memory) and count > 40)
+    ),
     "decode": of_text(
         lambda p: breaks(p, token_steps, "compose", lambda decodes, *rest: any(map(is_far, decodes)), after=True)
     ),
