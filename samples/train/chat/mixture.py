@@ -221,18 +221,18 @@ def forgetful_conversation(world: TrainingWorld) -> Conversation:
 
 
 def tool_conversation(world: TrainingWorld) -> Conversation:
-    """Tools are offered; three messages in ten are about something else."""
+    """Tools are offered; one message in three is about something else."""
     offered = conversations.tool_set(world, world.rng.choice((1, 1, 2, 2, 3, 4, 5)))
     talk = conversations.with_tools(world, offered)
     is_thinking = world.chance(0.25)
     world.abilities = beside_tools(frozenset(tool.shape for tool in offered) & set(_SERVED_BY))
     for _ in range(world.rng.choice((1, 1, 1, 2, 2, 3))):
         kind = world.rng.random()
-        if kind < 0.30:
+        if kind < 0.33:
             talk.turns += turns_of(unit(world), is_thinking)
-        elif kind < 0.38:
+        elif kind < 0.41:
             talk.turns += turns_of(conversations.missing_tool(world, offered), is_thinking)
-        elif kind < 0.5 and len(offered) > 1:
+        elif kind < 0.53 and len(offered) > 1:
             talk.turns += conversations.two_calls(world, world.rng.sample(offered, 2), is_thinking)
         else:
             talk.turns += conversations.one_call(world, world.rng.choice(offered), is_thinking)

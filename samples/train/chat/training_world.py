@@ -34,9 +34,15 @@ def word_pieces() -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(t for t in starts if 2 <= len(t) <= 12), tuple(t for t in inner if 2 <= len(t) <= 6)
 
 
+@cache
+def kept_words() -> frozenset[str]:
+    """The words and names of the evaluation, in small letters."""
+    return frozenset(word.lower() for pool in ("word", "first", "last") for word in split(pool, True))
+
+
 @dataclass
 class TrainingWorld(World):
-    """A World with a book of wordings. Names of eight letters or more are rare among its made-up words."""
+    """A World with a book of wordings and more made-up words."""
 
     is_training = True
     book: Book = field(default_factory=load_book)
@@ -72,9 +78,16 @@ class TrainingWorld(World):
         return found
 
     def invented(self) -> str:
-        """A made-up word: syllables, a piece of the vocabulary with another piece, or a few letters.
+        """A made-up word, none of the ones that are kept for the evaluation."""
+        while True:
+            word = self._made_up()
+            if word not in kept_words():
+                return word
 
-        Most pieces are parts of many words; so the letters of each token can be learnt, whichever words are kept back.
+    def _made_up(self) -> str:
+        """Syllables, a piece of the vocabulary with another piece, or a few letters.
+
+        So the letters of every token can be learnt; a piece may well be a word that is kept for the evaluation.
         """
         rng, roll = self.rng, self.rng.random()
         if roll < 0.3:
@@ -89,14 +102,10 @@ class TrainingWorld(World):
         return "".join(rng.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(rng.randint(3, 6)))
 
     def word(self) -> str:
-        return self.invented() if self.chance(0.3) else split_pick(self.rng, "word", self.held_out)
+        return self.invented() if self.chance(0.3) else self.rng.choice(split("word", self.held_out))
 
     def phrase(self) -> str:
         return " ".join(self.sample("common", self.rng.choice((1, 2, 2, 3, 3, 4, 5))))
-
-
-def split_pick(rng: Random, pool: str, held_out: bool) -> str:
-    return rng.choice(split(pool, held_out))
 
 
 def relisted(rng: Random, items: list[str]) -> str:
