@@ -8,10 +8,8 @@ import itertools
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from hemiola.core.errors import CorruptWeights, EngineDied, HemiolaError, ModelNotFound, Overloaded, UnsupportedModel
@@ -21,6 +19,7 @@ from hemiola.core.request import MediaRequest, Request
 from .frames import PrivateFolders
 from .incoming import FrameReader
 from .link import ENGINE_MODULE, EngineLink
+from .restarts import Deaths, Restarts
 from .stats import EngineStats
 from .wire import (
     Abort,
@@ -48,15 +47,6 @@ State = Literal["new", "starting", "ready", "restarting", "down", "closed"]
 
 _STOP_WAIT_S = 10.0
 _PLAIN_ERRORS = {error.code: error for error in (ModelNotFound, UnsupportedModel, CorruptWeights, EngineDied)}
-
-
-@dataclass(frozen=True, slots=True)
-class Restarts:
-    """How often a dead engine is started again: `max_deaths` in `window_s` seconds are one too many."""
-
-    max_deaths: int = 4
-    window_s: float = 300.0
-    pause_s: float = 1.0
 
 
 class RemoteEngine:
@@ -95,7 +85,6 @@ class RemoteEngine:
         self._spec = spec
         self._deliver = deliver
         self._max_queue = max_queue
-        self._restarts = restarts or Restarts()
         self._on_line = on_line
         self.on_down: Callable[[HemiolaError], None] | None = None
         self._module = module
@@ -107,7 +96,7 @@ class RemoteEngine:
         self._num_sent = self._num_taken = self._num_queued = 0
         self._queries: dict[int, Future[Any]] = {}
         self._query_ids = itertools.count()
-        self._deaths: deque[float] = deque()
+        self._deaths = Deaths(restarts or Restarts())
         self._error: HemiolaError | None = None
         self._thread = threading.Thread(target=self._run, name="hemiola-remote", daemon=True)
 
@@ -269,7 +258,7 @@ class RemoteEngine:
         link = EngineLink(self._spec, self._folders, number, self._module)
         with self._changed:
             self._num_sent = self._num_taken = self._num_queued = 0
-            self._link = link
+            self._link, self._error = link, None
             if self.state == "closed":
                 link.kill()
         for report in link.reports():
@@ -285,8 +274,12 @@ class RemoteEngine:
         self._folders.clear()
         if self.state != "closed":
             when = f"while {num_failed} requests were unfinished" if was_ready else "before it was ready"
-            log.critical("The engine process (%d) %s %s.", link.process.pid, how, when)
-            self._error = self._error or EngineDied(f"The engine process {how} {when}.")
+            what = f"The engine process ({link.process.pid}) {how} {when}"
+            if self._error is None:
+                self._error = EngineDied(f"The engine process {how} {when}.")
+                log.critical("%s.", what)
+            else:  # whoever waits for the first start is told; of a later one the log alone is
+                log.log(logging.INFO if self.state == "starting" else logging.CRITICAL, "%s: %s", what, self._error)
 
     def _take(self, report: Report) -> None:
         match report:
@@ -307,7 +300,7 @@ class RemoteEngine:
                 if self._on_line is not None:
                     self._on_line(line)
             case Ready(start_report):
-                self.report, self._error = start_report, None
+                self.report = start_report
                 self._become("ready")
             case StartFailed(code, message):
                 self._error = _error(code, message)
@@ -354,20 +347,15 @@ class RemoteEngine:
         if self.state == "starting":  # it never ran: it would not run the next time either
             self._give_up(self._error)
             return False
-        now = time.monotonic()
-        self._deaths.append(now)
-        while self._deaths[0] < now - self._restarts.window_s:
-            self._deaths.popleft()
-        if len(self._deaths) >= self._restarts.max_deaths:
-            log.critical(
-                "That were %d times in %.0f s: it is not started again.", len(self._deaths), now - self._deaths[0]
-            )
+        pause_s = self._deaths.note(time.monotonic())
+        if pause_s is None:
+            log.critical("Those were %s: it is not started again.", self._deaths)
             self._give_up(self._error)
             return False
         self.num_restarts += 1
-        log.error("Starting it again (%d of %d).", len(self._deaths), self._restarts.max_deaths - 1)
+        log.error("Starting it again.")
         with self._changed:
-            self._changed.wait_for(lambda: self.state == "closed", self._restarts.pause_s * (len(self._deaths) - 1))
+            self._changed.wait_for(lambda: self.state == "closed", pause_s)
             return self.state == "restarting"
 
     def _give_up(self, error: HemiolaError) -> None:

@@ -23,7 +23,8 @@ from .front.terms import engine_clock
 from .link import ENGINE_MODULE
 from .metrics import ServerMetrics
 from .operations import Condition
-from .remote import RemoteEngine, Restarts, State
+from .remote import RemoteEngine, State
+from .restarts import Restarts
 from .stats import EngineStats
 from .wire import Command, EngineSpec, Flush, GetStats, GetSteps, StartReport
 

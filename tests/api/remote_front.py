@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hemiola.api.remote import RemoteEngine, Restarts
+from hemiola.api.remote import RemoteEngine
+from hemiola.api.restarts import Restarts
 from hemiola.api.stream import Stream
 from hemiola.api.wire import EngineSpec
 from hemiola.core.config import EngineConfig

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hemiola.api.remote import Restarts
+from hemiola.api.restarts import Restarts
 from hemiola.api.stream import Stream
 from hemiola.api.wire import Flush, GetStats, GetSteps
 from hemiola.core.errors import CorruptWeights, EngineDied, HemiolaError, Overloaded, RequestAborted

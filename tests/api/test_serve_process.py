@@ -33,7 +33,7 @@ import sys
 from pathlib import Path
 from hemiola.api.http.app import create_app
 from hemiola.api.http.settings import Settings
-from hemiola.api.remote import Restarts
+from hemiola.api.restarts import Restarts
 from hemiola.api.served import ServedEngine
 from hemiola.api.serving import Serving, listen, url_of
 from hemiola.core.errors import HemiolaError

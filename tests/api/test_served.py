@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from hemiola.api.engine import Engine
 from hemiola.api.engine_process import sized
 from hemiola.api.operations import Operations
-from hemiola.api.remote import Restarts
+from hemiola.api.restarts import Restarts
 from hemiola.api.served import ServedEngine
 from hemiola.api.stream import Stream
 from hemiola.core.config import EngineConfig
