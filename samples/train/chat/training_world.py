@@ -58,7 +58,9 @@ class TrainingWorld(World):
         if quotable:
             slots = {**slots, quotable: slots[quotable].strip("\"'")}
         if key in _LISTED:
-            slots = {**slots, "l": relisted(self.rng, slots["l"].split(", "))}
+            listed = relisted(self.rng, slots["l"].split(", "))
+            is_like_text = key == "count_items" and not set(listed) & set(",;/\n")
+            slots = {**slots, "l": slots["l"] if is_like_text else listed}
         pieces = self.book.ask(self.rng, key, slots, self.noisy)
         if quotable:
             pieces = requoted(self.rng, pieces, slots[quotable])
