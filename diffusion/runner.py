@@ -4,7 +4,8 @@ A step (encoding prompts, one denoise step, a decode) is opened over a batch of 
 as the scheduler grants, and changes its states when the last group was computed. Knows nothing of what blocks compute.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
@@ -14,7 +15,7 @@ import torch
 
 from hemiola.core.errors import CannotFit, HemiolaError, InvalidRequest, UnsupportedModel
 from hemiola.core.events import Event
-from hemiola.core.memory import Arena
+from hemiola.core.memory import Arena, Lease
 from hemiola.core.pending import Done, Stopwatch
 from hemiola.core.request import MediaRequest, Request
 from hemiola.core.step import (
@@ -208,7 +209,8 @@ class DiffusionRunner:
         phase = self._phases[states[0].phase]
         chosen = self._worth_batching(states)
         while True:
-            opened = phase.begin(chosen)
+            with self._keeping_room_for(states[0]):
+                opened = phase.begin(chosen)
             if not isinstance(opened, Shortfall) and quantum.last < opened.last_block:
                 sizes = slot_sizes(steps.carried for steps in opened.steps.values())
                 lease = self._arena.lease(sum(sizes.values()), f"carry:{self.model}:{next(self._carries)}")
@@ -224,6 +226,19 @@ class DiffusionRunner:
             if len(chosen) == 1:
                 return opened
             chosen = chosen[: len(chosen) // 2]
+
+    @contextmanager
+    def _keeping_room_for(self, state: DiffusionState) -> Iterator[None]:
+        """What is leased meanwhile stays out of some room for the state's largest carry, if there is such room now.
+
+        Conditions stay for long, and in the middle of a small arena they would leave the carry no place.
+        """
+        carry = self._arena.lease(state.need.general[-1], state.id) if state.missing else None
+        try:
+            yield
+        finally:
+            if isinstance(carry, Lease):
+                carry.release()
 
     def _worth_batching(self, states: Sequence[DiffusionState]) -> Sequence[DiffusionState]:
         """The leading states that are faster together than one after another."""
