@@ -15,7 +15,7 @@ from hemiola.core.tracing import StepRecord
 from .asking import Asking, Messages, Prompt
 from .front.media import MediaFront
 from .front.scores import assemble_scores, score_requests
-from .front.terms import CallTerms
+from .front.terms import CallTerms, check_options
 from .front.text import TextFront, assemble_answers
 from .results import Completion, ImageResult, Picture, Scores, VideoResult, total_usage
 from .stream import Stream
@@ -65,6 +65,7 @@ class Calls(Asking):
     ) -> Stream[Completion]:
         """Answers a conversation (a string is one user message). Options: see `TextFront.chat_requests`."""
         front = self.text_front(model)
+        check_options(options, front.chat_requests, front.requests)
         requests = front.chat_requests(messages, terms or CallTerms(), **options)
         has_tools = bool(options.get("tools")) and options.get("tool_choice") != "none"
         return self._start_text(front, requests, has_tools=has_tools, answers_per_prompt=options.get("n") or 1)
@@ -79,6 +80,7 @@ class Calls(Asking):
     ) -> Stream[Completion]:
         """Continues a text or token ids, or several of them. Options: see `TextFront.completion_requests`."""
         front = self.text_front(model)
+        check_options(options, front.completion_requests, front.requests)
         requests = front.completion_requests(prompt, terms or CallTerms(), **options)
         return self._start_text(front, requests, answers_per_prompt=options.get("n") or 1)
 
@@ -109,6 +111,7 @@ class Calls(Asking):
     ) -> Stream[ImageResult]:
         """Makes `n` pictures. Options: see `MediaFront.requests`."""
         front = self.media_front("image", model)
+        check_options(options, front.requests)
         requests = front.requests(prompt, terms or CallTerms(), **options)
 
         def assemble(events: Sequence[Event]) -> ImageResult:
@@ -123,6 +126,7 @@ class Calls(Asking):
     ) -> Stream[VideoResult]:
         """Makes one clip. Options: see `MediaFront.requests`, without `n`."""
         front = self.media_front("video", model)
+        check_options(options, front.requests)
         (request,) = front.requests(prompt, terms or CallTerms(), **options)
 
         def assemble(events: Sequence[Event]) -> VideoResult:

@@ -41,6 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except HemiolaError as error:
         print(f"hemiola {options.command}: {error.message}", file=sys.stderr)
         return 2
+    except OSError as error:
+        print(f"hemiola {options.command}: {error}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return 130
     return status

@@ -1,6 +1,8 @@
 """Options that several commands share, and what they make of them: an engine here, or a client of a server."""
 
 import argparse
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hemiola.core.config import DTYPES, LOAD_FORMATS, EngineConfig
@@ -90,3 +92,16 @@ def model_asked(options: argparse.Namespace) -> dict[str, Any]:
 def given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
     """Those of the named options that were set."""
     return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+
+
+def check_output(path: Path, endings: Iterable[str]) -> None:
+    """Looks at where a result shall go before any work is done.
+
+    Raises:
+        InvalidRequest: the folder does not exist, or the file's ending is none of these.
+    """
+    allowed = sorted(endings)
+    if path.suffix.lower() not in allowed:
+        raise InvalidRequest("output", f"Cannot write '{path}'. Allowed endings: {', '.join(allowed)}.")
+    if not path.parent.is_dir():
+        raise InvalidRequest("output", f"Cannot write '{path}': there is no folder '{path.parent}'.")

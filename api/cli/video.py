@@ -3,7 +3,7 @@
 import argparse
 
 from .image import MEDIA_SETTINGS, add_media_arguments
-from .options import add_engine_options, add_server_options, given, model_asked, open_calls
+from .options import add_engine_options, add_server_options, check_output, given, model_asked, open_calls
 from .progress import show_progress
 
 
@@ -16,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    check_output(options.output, (".mp4",))
     with open_calls(options, "hemiola-tiny-video") as engine:
         stream = engine.stream_video(
             options.prompt, **model_asked(options), **given(options, *MEDIA_SETTINGS, "num_frames", "fps")

@@ -3,8 +3,10 @@
 import math
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from inspect import Parameter, signature
 from typing import Any
 
 from hemiola.core.errors import InvalidRequest
@@ -89,7 +91,28 @@ def check_text(param: str, value: Any, max_len: int | None = None) -> str:
     if max_len is not None and len(value) > max_len:
         text = f"Invalid '{param}': string too long. Expected {max_len} characters at most, but got {len(value)}."
         raise InvalidRequest(param, text, "string_above_max_length")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        where = f"a lone surrogate at character {error.start}"
+        raise InvalidRequest(param, f"Invalid '{param}': not valid Unicode, {where}.") from error
     return value
+
+
+def check_options(options: Iterable[str], *takers: Callable[..., Any]) -> None:
+    """Refuses options that none of the functions takes by name.
+
+    Raises:
+        InvalidRequest: names the first of them, the nearest that there is, and all.
+    """
+    parameters = [p for taker in takers for p in signature(taker).parameters.values()]
+    known = sorted({p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY} - {"param"})
+    for name in options:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            text = f"There is no option '{name}'.{hint} Allowed: {', '.join(known)}."
+            raise InvalidRequest(name, text, "unknown_parameter")
 
 
 def check_flag(param: str, value: Any) -> bool:

@@ -73,7 +73,8 @@ class TextFront:
         if check_flag("continue_final_message", continue_final_message):
             messages, begun = split_begun(messages)
         text = self.render(messages, tools=offered_tools(tools, tool_choice), options=options) + begun
-        return self.requests([self.tokenizer.encode(text)], terms, param="messages", **sampling)
+        ids = self.tokenizer.encode(check_text("messages", text))
+        return self.requests([ids], terms, param="messages", **sampling)
 
     def render(
         self,
@@ -213,7 +214,7 @@ class TextFront:
 
     def _prompt_ids(self, prompt: Any, add_special_tokens: bool) -> list[int]:
         if isinstance(prompt, str):
-            return self.tokenizer.encode(prompt, add_special_tokens=add_special_tokens)
+            return self.tokenizer.encode(check_text("prompt", prompt), add_special_tokens=add_special_tokens)
         if not _is_array(prompt):
             raise wrong_type("prompt", "a string or an array of tokens", prompt)
         return [self._checked_id("prompt", token_id) for token_id in prompt]

@@ -81,6 +81,10 @@ def test_a_benchmark_prints_one_json_object_and_fails_below_its_targets(
         (["chat", "hello", "--temperature", "9"], ["temperature", "9", "<= 2"]),
         (["chat", "hello", "--policy", "chaos"], ["policy", "chaos", "deadline"]),
         (["video", "a fox", "--frames", "6"], ["num_frames", "6", "4k+1"]),
+        (["image", "a fox", "-o", "no/folder/a.png"], ["no/folder", "there is no folder"]),
+        (["image", "a fox", "-o", "a.docx"], ["a.docx", ".png"]),
+        (["video", "a fox", "-o", "a.gif"], ["a.gif", ".mp4"]),
+        (["chat", "bad \udcff"], ["not valid Unicode"]),
     ],
 )
 def test_mistakes_are_named(arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,3 +83,11 @@ def test_one_folder_served_under_a_name_of_its_own() -> None:
             engine.chat("Hi!", model=CHAT)
         with pytest.raises(InvalidRequest, match="Served"):
             engine.image("a fox")
+
+
+def test_options_that_do_not_exist_are_named_with_the_nearest() -> None:
+    with Engine(CHAT, threads=1) as engine:
+        with pytest.raises(InvalidRequest, match="Did you mean 'temperature'"):
+            engine.chat("Hi!", temprature=1.0)
+        with pytest.raises(InvalidRequest, match="There is no option 'width'"):
+            engine.complete("Hi!", width=3)

@@ -164,6 +164,22 @@ def test_the_survivor_of_an_equal_prompt_computes_what_the_victim_had_promised()
     rig.assert_nothing_is_held()
 
 
+def test_an_answer_that_is_complete_as_it_is_may_end_well_while_it_is_parked() -> None:
+    """Stop strings are seen a step late, and by then the request may have been parked."""
+    rig = Rig()
+    mate = chat("mate", prompt_ids(20, 3), 20)
+    rig.submit(victim_chat(), mate)
+    rig.run_until(lambda: len(rig.tokens("victim")) == 3)
+    rig.run_until(lambda: rig.park_one() and rig.is_parked("victim"))
+    num_tokens = len(rig.tokens("victim"))
+    assert rig.scheduler.finish("victim") and not rig.scheduler.finish("victim")
+    final = rig.finished("victim")
+    assert (final.reason, final.usage.completion_tokens) == ("stop", num_tokens) and rig.bytes_of("victim") == 0
+    rig.run_until(lambda: rig.scheduler.is_idle)
+    rig.assert_as_alone(mate)
+    rig.assert_nothing_is_held()
+
+
 @pytest.mark.parametrize("stage", ["encode", "denoise", "decode"])
 def test_a_dead_row_goes_with_its_batch_and_a_dead_batch_at_once(stage: str) -> None:
     rig = Rig(("own",))

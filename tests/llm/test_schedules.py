@@ -1,6 +1,7 @@
 """Whatever happens around a request, its tokens are those it gets alone: random arrivals, quanta, parks and aborts."""
 
 import functools
+from itertools import count
 from typing import Any
 
 from hypothesis import given, settings
@@ -48,11 +49,12 @@ def test_survivors_of_any_schedule_get_the_tokens_they_get_alone(actions: list[t
     arena = Arena(180 * PAGE_BYTES, host_bytes=400 * PAGE_BYTES)
     driver = Driver(LanguageRunner("tiny", tiny.folder_of("qwen3"), arena), depth=depth)
     asked: dict[str, TextRequest] = {}
+    numbers = count()
     parked: list[Any] = []
     for kind, value in actions:
         idle = [s for s in driver.states.values() if not any(s in batch.states for batch, _ in driver.in_flight)]
         if kind == "admit":
-            one = request(len(asked), *value)
+            one = request(next(numbers), *value)
             if not isinstance(driver.admit(one)[0], Shortfall):
                 asked[one.id] = one
         elif kind == "step":

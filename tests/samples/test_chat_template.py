@@ -1,7 +1,7 @@
 """The chat template renders a history byte for byte as it was generated, and training uses that same text."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from transformers import PreTrainedTokenizerFast
@@ -76,7 +76,7 @@ def test_a_turns_prompt_begins_with_the_whole_turn_before(
     answer, is_thinking = ANSWERS[kind]
     history: list[Any] = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi 🐱"}]
     first = rendered(tokenizer, history, tools, add_generation_prompt=True, enable_thinking=is_thinking)
-    before = first + generated(answer) + "<|im_end|>"
+    before = first + generated(cast(dict[str, Any], answer)) + "<|im_end|>"
     history += [answer, {"role": follow_up, "content": "ok"}]
     if follow_up == "tool":
         history.append({"role": "tool", "content": "second result"})
