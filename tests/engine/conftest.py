@@ -13,13 +13,19 @@ from hemiola.llm.loading import load_model
 from . import models
 
 
-@pytest.fixture(scope="session", autouse=True)
+load_family_once, load_model_once = cache(load_family), cache(load_model)
+
+
+@pytest.fixture(scope="module", autouse=True)
 def loaded_once() -> Iterator[None]:
-    """Weights are read once for all engines: a model keeps nothing of a request, so any number may share it."""
+    """Weights are read once for all engines here: a model keeps nothing of a request, so any number may share it.
+
+    Undone after each file: tests elsewhere load from configs, which cannot be keys of a cache.
+    """
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hemiola.diffusion.runner.load_family", cache(load_family))
-        patch.setattr("hemiola.llm.runner.load_model", cache(load_model))
+        patch.setattr("hemiola.diffusion.runner.load_family", load_family_once)
+        patch.setattr("hemiola.llm.runner.load_model", load_model_once)
         for name in ("chat", "image", "own", "clip", "reciter"):
             models.folder(name)
         yield
@@ -33,7 +39,7 @@ def computing() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def engine(loaded_once: None) -> Iterator[Engine]:
+def engine() -> Iterator[Engine]:
     """A whole engine on threads of its own, over every kind of tiny model."""
     specs = [f"{name}={models.folder(name)}" for name in ("chat", "image", "own", "clip", "reciter")]
     with Engine(*specs, memory_bytes=16 << 20, host_bytes=4 << 20, threads=1, max_batch_tokens=64) as made:

@@ -142,8 +142,6 @@ def test_an_error_says_as_much_as_the_engines(engine: Engine, client: Client) ->
             asked.chat("Hello", model="no-such")
         with pytest.raises(InvalidRequest, match="makes no image"):
             asked.image("a fox", model=CHAT)
-        with pytest.raises(TypeError):
-            asked.chat("Hello", tempreature=1)
 
 
 def test_an_id_is_used_once_at_a_time(engine: Engine, client: Client) -> None:
