@@ -12,7 +12,6 @@ from hemiola.llm.loading import load_model
 
 from . import models
 
-
 load_family_once, load_model_once = cache(load_family), cache(load_model)
 
 

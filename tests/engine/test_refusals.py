@@ -147,7 +147,7 @@ def test_bad_terms_are_refused_by_name(engine: Engine, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["chat", "complete", "image", "video"])
 def test_an_unknown_option_is_refused_by_name(engine: Engine, kind: str) -> None:
-    with pytest.raises(InvalidRequest, match="temprature.*Allowed: "):
+    with pytest.raises(InvalidRequest, match=r"temprature.*Allowed: "):
         ask(engine, kind, {"temprature": 1.0})
 
 
