@@ -7,16 +7,15 @@ import contextlib
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
 
+from hemiola.core.config import LoadFormat
 from hemiola.core.errors import CorruptWeights, HemiolaError, UnsupportedModel
 
 from .edge import PipelineFiles
-
-LoadFormat = Literal["auto", "dummy"]
 
 # Transformers' classes by name need no torch to be named; those of pipelines are a handful.
 _TRANSFORMERS = {"Qwen3Model", "Qwen3ForCausalLM", "UMT5EncoderModel", "T5EncoderModel"}

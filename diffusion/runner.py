@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from hemiola.core.config import LoadFormat
 from hemiola.core.errors import CannotFit, HemiolaError, InvalidRequest, UnsupportedModel
 from hemiola.core.events import Event
 from hemiola.core.memory import Arena, Lease
@@ -33,7 +34,6 @@ from hemiola.core.step import (
 from hemiola.core.text_encoder import TextEncoder
 
 from .carry_store import CarryStore, slot_sizes
-from .components import LoadFormat
 from .conditions import Conditions
 from .families import Family, load_family
 from .job import Steps, make_job, steps_of

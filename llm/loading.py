@@ -7,13 +7,14 @@ import importlib
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import transformers
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
+from ..core.config import LoadFormat
 from ..core.errors import CorruptWeights, UnsupportedModel
 from ..core.hub import check_weights
 from ..core.hub.source import inspect
@@ -25,8 +26,6 @@ from .models.tensors import DummyTensors, FileTensors, Tensors
 from .models.transformers_decoder import ATTENTION, TransformersDecoder, register
 
 log = logging.getLogger(__name__)
-
-LoadFormat = Literal["auto", "dummy"]
 
 
 def load_model(

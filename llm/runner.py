@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import torch
 
+from ..core.config import LoadFormat
 from ..core.errors import CannotFit, ContextTooLong, HemiolaError, InvalidRequest
 from ..core.events import Event
 from ..core.memory import Arena
@@ -24,7 +25,7 @@ from ..kernels.sampling import SAMPLER
 from .encode_state import EncodeState
 from .encodings import Encodings
 from .kv_cache import KvCache, KvMemory
-from .loading import LoadFormat, has_language_head, load_model
+from .loading import has_language_head, load_model
 from .models.base import LanguageModel
 from .state import LanguageState, Served
 from .token_steps import TokenSteps, finished

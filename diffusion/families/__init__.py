@@ -5,9 +5,10 @@ from pathlib import Path
 
 import torch
 
+from hemiola.core.config import LoadFormat
 from hemiola.core.errors import UnsupportedModel
 
-from ..components import Components, LoadFormat
+from ..components import Components
 from ..edge import Edge, open_edge
 from .base import Family
 from .wan import Wan
