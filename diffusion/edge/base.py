@@ -5,6 +5,7 @@ encoders. It knows files, never weights, leases or steps.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Literal, Protocol
@@ -58,7 +59,7 @@ class TextTokenizer(Protocol):
     def render_chat(self, messages: list[dict[str, str]], **options: bool) -> str: ...
 
 
-class Edge:
+class Edge(ABC):
     """Base of the families' edges. Subclasses set the class fields and pass defaults and limits."""
 
     kind: Literal["image", "video"]
@@ -80,12 +81,13 @@ class Edge:
             {self.encoder: self.prompt_ids(prompt, tokenizer)}, {self.encoder: self.prompt_ids(negative, tokenizer)}
         )
 
+    @abstractmethod
     def prompt_ids(self, text: str, tokenizer: TextTokenizer) -> tuple[int, ...]:
-        raise NotImplementedError
+        """Exactly the ids that diffusers' pipeline feeds to its text encoder for this text."""
 
+    @abstractmethod
     def is_guided(self, guidance_scale: float) -> bool:
         """Whether the negative prompt is computed at all."""
-        raise NotImplementedError
 
     def validate(self, request: MediaRequest) -> InvalidRequest | None:
         """What is wrong with the request, if anything: names the field, its value and what is allowed."""
@@ -104,6 +106,7 @@ class Edge:
             return error
         return None
 
+    @abstractmethod
     def check_prompt_ids(self, param: str, ids: tuple[int, ...]) -> None:
         """Raises InvalidRequest unless the model has positions for so many tokens."""
 
