@@ -41,10 +41,17 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a model thinks of one of several choices: the log probability of each of its tokens, given those before."""
+    """What a model thinks of one of several choices: the log probability of each of its tokens, given those before.
+
+    Fields:
+        tokens: what the tokens are: their ids, or texts where only a server knows ids.
+        unconditional: the same log probabilities where no prompt is before the choice; empty if nobody asked.
+    """
 
     choice: str
     logprobs: tuple[float, ...]
+    tokens: tuple[int | str, ...] = ()
+    unconditional: tuple[float, ...] = ()
 
     @property
     def total(self) -> float:
@@ -55,6 +62,11 @@ class Score:
     def mean(self) -> float:
         """Per token, so that long and short choices can be compared."""
         return self.total / len(self.logprobs)
+
+    @property
+    def gain(self) -> float:
+        """Per token, how much likelier the prompt makes the choice than it is anyway."""
+        return (self.total - sum(self.unconditional)) / len(self.logprobs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from ..stream import Stream
 from .execution import Execution, ProgramEvent, Work
 from .expressions import Gen, Media, Select
 from .graph import Node, Outcome
+from .scoring import SCORINGS
 from .tools import Tool, call_named
 from .turns import Turn, as_messages, is_conversation
 from .values import text_of
@@ -67,12 +68,12 @@ def select_work(asked: Select, turns: Sequence[Turn]) -> Work:
         if stream_scores is None:
             text = f"'{asked.name}': {type(execution.calls).__name__} scores no choices, as select needs. Engines do."
             raise InvalidRequest("select", text)
-        context = _context(turns, node)
+        options = _context(turns, node) | ({"unconditional": True} if asked.scoring == "unconditional" else {})
         terms = execution.terms(node, 0)
-        stream: Stream[Scores] = stream_scores(asked.choices, model=asked.model, terms=terms, **context)
+        stream: Stream[Scores] = stream_scores(asked.choices, model=asked.model, terms=terms, **options)
         scores = await _follow(execution, node, stream)
         node.usage = scores.usage
-        best = max(scores, key=lambda score: score.mean if asked.scoring == "mean" else score.total)
+        best = SCORINGS[asked.scoring](scores.scores)
         execution.tell(ProgramEvent("text", node.name, node.branch, text=best.choice))
         return Outcome(best.choice, best.choice, best.choice, scores=scores)
 

@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from hemiola.core.errors import InvalidRequest
 
 from .reading import Reader, read_float, read_int, read_json
+from .scoring import SCORINGS, Scoring
 from .tools import Tool
 from .values import Text
-
-Scoring = Literal["mean", "sum"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +135,17 @@ def select(name: str, choices: Sequence[str], *, scoring: Scoring = "mean", mode
     """The choice that the model finds likeliest, computed exactly from the probabilities of its tokens.
 
     Args:
-        scoring: "mean" is per token, so that long choices are not at a disadvantage; "sum" is of the whole choice.
+        scoring: "mean" is per token, so that long choices are not at a disadvantage; "sum" is of the whole choice;
+            "greedy" takes the likeliest next token that leads to a choice, token by token; "unconditional" is how much
+            likelier per token the choice is here than without any prompt, so that common words are no advantage.
 
     Raises:
         InvalidRequest: names the argument.
     """
     if isinstance(choices, str) or not choices or not all(isinstance(choice, str) and choice for choice in choices):
         raise InvalidRequest("choices", f"Invalid 'choices' of '{name}'. Allowed: at least one string, none empty.")
-    if scoring not in get_args(Scoring):
-        text = f"Invalid 'scoring' of '{name}': {scoring!r}. Allowed: {', '.join(get_args(Scoring))}."
+    if scoring not in SCORINGS:
+        text = f"Invalid 'scoring' of '{name}': {scoring!r}. Allowed: {', '.join(SCORINGS)}."
         raise InvalidRequest("scoring", text)
     return Select(name, tuple(choices), scoring, model)
 

@@ -8,8 +8,9 @@ from hemiola.core.errors import InvalidRequest
 
 from .asking import media_work, select_work, text_work
 from .execution import Execution
-from .expressions import Expression, Gen, Media, Scoring, Select, Spoken, select
+from .expressions import Expression, Gen, Media, Select, Spoken, select
 from .graph import Kind, calling_place
+from .scoring import Scoring
 from .turns import Generated, Turn, added_since, as_messages, as_text, is_conversation, nodes_in
 from .values import Text, Variable, gathered, nodes_of
 

@@ -247,7 +247,7 @@ def test_answers_that_do_not_fit_are_asked_for_again_only_as_often_as_said(
         (lambda s: s.fork(0), "number of forks"),
         (lambda s: s.select("x", []), "Invalid 'choices' of 'x'"),
         (lambda s: s.select("x", "ab"), "Invalid 'choices' of 'x'"),
-        (lambda s: s.select("x", ["a"], scoring="best"), "Allowed: mean, sum"),
+        (lambda s: s.select("x", ["a"], scoring="best"), "Allowed: mean, sum, greedy, unconditional"),
         (lambda s: s.fork(2).join("other"), "Allowed: gather, concatenate"),
         (lambda s: s.keep("x", 0), "no several answers"),
     ],
