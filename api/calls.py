@@ -94,7 +94,7 @@ class Calls(Asking):
         def assemble(events: Sequence[Event]) -> Scores:
             found = {event.request_id: event.usage for event in events if isinstance(event, Finished)}
             usages = [found[request.id] for request in requests]
-            return Scores(front.name, assemble_scores(requests, choices, events), total_usage(usages, len(usages)))
+            return Scores(front.name, assemble_scores(requests, choices, events), total_usage(usages, len(choices)))
 
         return self._start(requests, assemble)
 
