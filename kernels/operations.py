@@ -4,8 +4,11 @@ from typing import Any
 
 from .activation import GATED_ACTIVATION
 from .attention import PAGED_ATTENTION, RAGGED_ATTENTION
+from .gated_residual import GATED_RESIDUAL
+from .head_rope import HEAD_ROPE
 from .kv_store import KV_STORE
 from .linear import LINEAR
+from .modulated_norm import MODULATED_NORM
 from .registry import Operation
 from .rms_norm import RMS_NORM
 from .rope import ROPE
@@ -18,6 +21,9 @@ OPERATIONS: tuple[Operation[Any], ...] = (
     ROPE,
     GATED_ACTIVATION,
     KV_STORE,
+    MODULATED_NORM,
+    GATED_RESIDUAL,
+    HEAD_ROPE,
     PAGED_ATTENTION,
     RAGGED_ATTENTION,
     SAMPLER,

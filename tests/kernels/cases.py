@@ -12,6 +12,7 @@ from torch import Tensor
 from hemiola.kernels.attention import PagedRows, ScoreOptions
 from hemiola.kernels.sampling import Draw
 from hemiola.kernels.solver_step import UNIPC_COLUMNS
+from hemiola.tests.kernels.denoiser_cases import DENOISER_CASES
 
 NUM_HEADS, NUM_KV, HEAD_DIM, PAGE_LEN, NUM_LAYERS = 6, 2, 16, 4, 3
 
@@ -231,4 +232,5 @@ CASES: dict[str, Callable[[Any], None]] = {
     "ragged_attention": check_ragged_attention,
     "sampling": check_sampling,
     "solver_step": check_solver_step,
+    **DENOISER_CASES,
 }
