@@ -5,9 +5,10 @@ Every call becomes requests at the edge (api/front), goes to a backend, and come
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
-from hemiola.core.errors import HemiolaError, InvalidRequest, ModelNotFound
+from hemiola.core.errors import EngineDied, HemiolaError, InvalidRequest, ModelNotFound
 from hemiola.core.events import Event, Failed, Finished, Image, Video
 from hemiola.core.request import Request, TextRequest
 from hemiola.core.tracing import StepRecord
@@ -31,6 +32,7 @@ class Backend(Protocol):
     def submit(self, request: Request) -> None: ...
     def abort(self, request_id: str) -> None: ...
     def finish(self, request_id: str) -> None: ...
+    def end_program(self, program: str) -> None: ...
 
 
 class Calls(Asking):
@@ -159,6 +161,11 @@ class Calls(Asking):
         return front
 
     # What the engine does
+
+    def end_program(self, program: str) -> None:
+        """Of a program nothing is left and nothing will come: what the engine kept for it may go."""
+        with suppress(EngineDied):  # then nothing is kept
+            self._backend.end_program(program)
 
     def recent_steps(self, since_s: float) -> list[StepRecord]:
         """The steps that ended after `since_s` on the engine's clock, oldest first; none where no trace is kept."""

@@ -37,6 +37,7 @@ from .wire import (
     Abort,
     Command,
     Died,
+    EndProgram,
     EngineSpec,
     Finish,
     Flush,
@@ -204,6 +205,8 @@ class EngineHost:
                 self._loop.abort(request_id)
             case Finish(request_id):
                 self._loop.finish(request_id)
+            case EndProgram(program):
+                self._loop.end_program(program)
             case Flush(query):
                 self._loop.call(lambda _: tell(Flushed(query, self._forget_prefixes())))
             case GetStats(query):

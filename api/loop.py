@@ -76,6 +76,10 @@ class EngineLoop:
         """Ends a request well, if it has not ended: its answer is complete as it is."""
         self._post(lambda scheduler: scheduler.finish(request_id))
 
+    def end_program(self, program: str) -> None:
+        """Of a program nothing is left and nothing will come: what was kept for it may go."""
+        self._post(lambda scheduler: scheduler.end_program(program))
+
     def call(self, function: Callable[[Scheduler], object]) -> None:
         """Runs something on the loop's thread between two iterations."""
         self._post(function)

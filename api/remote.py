@@ -25,6 +25,7 @@ from .wire import (
     Abort,
     Command,
     Died,
+    EndProgram,
     EngineSpec,
     EventBatch,
     Finish,
@@ -219,6 +220,12 @@ class RemoteEngine:
     def finish(self, request_id: str) -> None:
         """Ends a request well, if it has not ended: its answer is complete as it is."""
         self._send_if_running(request_id, Finish(request_id))
+
+    def end_program(self, program: str) -> None:
+        """Of a program nothing is left and nothing will come: what was kept for it may go."""
+        with self._changed:
+            if self._link is not None:
+                self._link.send(EndProgram(program))
 
     def _send_if_running(self, request_id: str, command: Command) -> None:
         """If the engine has just died, the request fails of that."""

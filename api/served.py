@@ -47,6 +47,7 @@ class _Counted:
         self._metrics = metrics
         self.abort = remote.abort
         self.finish = remote.finish
+        self.end_program = remote.end_program
 
     def submit(self, request: Request) -> None:
         self._metrics.started(request)

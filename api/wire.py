@@ -51,6 +51,12 @@ class Finish(msgspec.Struct, frozen=True, tag="finish"):
     request_id: str
 
 
+class EndProgram(msgspec.Struct, frozen=True, tag="end_program"):
+    """Of it nothing is left and nothing will come."""
+
+    program: str
+
+
 class Flush(msgspec.Struct, frozen=True, tag="flush"):
     """Forget all prefixes that nobody uses."""
 
@@ -72,7 +78,7 @@ class Shutdown(msgspec.Struct, frozen=True, tag="shutdown"):
     """Abort what runs, say so, and exit."""
 
 
-Command = Submit | Abort | Finish | Flush | GetStats | GetSteps | Shutdown
+Command = Submit | Abort | Finish | EndProgram | Flush | GetStats | GetSteps | Shutdown
 
 
 # Reports: engine to front.

@@ -12,6 +12,20 @@ import msgspec
 PixelType = Literal["uint8", "float32"]
 
 
+class ProgramShare(msgspec.Struct, frozen=True, kw_only=True):
+    """The program that a request is a part of: several requests that were asked for as one, some after others.
+
+    Fields:
+        id: of the program. What is kept for it is kept until it is said to have ended.
+        behind_s: predicted seconds of the longest chain of requests that cannot begin before this one has ended.
+        keeps_prefix: others of the program will begin with what this one computes.
+    """
+
+    id: str
+    behind_s: float = 0.0
+    keeps_prefix: bool = False
+
+
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """Who asks, and how soon it matters: all that scheduling may know of a request.
 
@@ -24,6 +38,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
         arrival_s: seconds on the engine's clock.
         deadline_s: seconds after arrival by which all of it is wanted, or None for the class's own target.
         group, index: which answer of a request for several this is.
+        program: what it is a part of, if it is not asked for alone.
     """
 
     id: str
@@ -35,6 +50,12 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     deadline_s: float | None = None
     group: str | None = None
     index: int = 0
+    program: ProgramShare | None = None
+
+    @property
+    def behind_s(self) -> float:
+        """Predicted seconds of what waits for its end: it is due so much earlier."""
+        return 0.0 if self.program is None else self.program.behind_s
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,5 +1,7 @@
 """Service classes: what kind of promptness a request was promised, and when its next step is due.
 
+Who holds up others is due earlier: by as much as they will take, so that all of them can be in time.
+
 The only place that turns a class into times. Knows requests' Terms and nothing of models.
 """
 
@@ -45,15 +47,18 @@ def service_class(name: str) -> ServiceClass:
 
 
 def token_due_s(terms: Terms, num_generated: int, last_token_s: float) -> float:
-    """When the next token of a text request is due, on the engine's clock."""
+    """When the next token of a text request is due, on the engine's clock: never later than all of it is wanted."""
     promised = SERVICE_CLASSES[terms.service_class]
     if num_generated == 0:
-        return terms.arrival_s + promised.first_token_s
-    return last_token_s + promised.inter_token_s
+        due_s = terms.arrival_s + promised.first_token_s
+    else:
+        due_s = last_token_s + promised.inter_token_s
+    if terms.deadline_s is not None:
+        due_s = min(due_s, terms.arrival_s + terms.deadline_s)
+    return due_s - terms.behind_s
 
 
 def completion_due_s(terms: Terms) -> float:
     """When the whole of a media request is due, on the engine's clock."""
-    if terms.deadline_s is not None:
-        return terms.arrival_s + terms.deadline_s
-    return terms.arrival_s + SERVICE_CLASSES[terms.service_class].completion_s
+    promised_s = SERVICE_CLASSES[terms.service_class].completion_s
+    return terms.arrival_s + (promised_s if terms.deadline_s is None else terms.deadline_s) - terms.behind_s

@@ -162,7 +162,7 @@ class StateView(Protocol):
 
     `phase` is a label for traces; nothing branches on it. States with equal (runner, `batch_key`) may share a launch.
     `remaining` is exact for diffusion, an upper bound for text. `bytes_needed` is what a resume or the next step would
-    have to lease anew.
+    have to lease anew. `behind_s` are predicted seconds of what waits for its end; `due_s` has them in it.
     """
 
     @property
@@ -199,6 +199,8 @@ class StateView(Protocol):
     def priority(self) -> int: ...
     @property
     def arrival_s(self) -> float: ...
+    @property
+    def behind_s(self) -> float: ...
     @property
     def due_s(self) -> float: ...
 
@@ -269,4 +271,10 @@ class Runner(Protocol[S]):
 
     def chores(self) -> Iterable[S]:
         """States without a request (text encodings for others, loads) that wait to be scheduled; each is given once."""
+        ...
+
+    def let_go(self, program: str | None) -> bool:
+        """Gives up what is kept for a program, which has ended; None: for the one that has waited longest, since
+        nobody else can go on. False if there was nothing.
+        """
         ...

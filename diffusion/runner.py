@@ -162,6 +162,10 @@ class DiffusionRunner:
     def stop(self, state: DiffusionState) -> Sequence[Event]:
         return [finished(state, "stop")]
 
+    def let_go(self, program: str | None) -> bool:
+        """Nothing is kept for programs: conditions are evicted by what they are worth."""
+        return False
+
     def chores(self) -> Iterable[DiffusionState]:
         return ()
 

@@ -137,6 +137,10 @@ class DiffusionState:
         return self.job.request.arrival_s
 
     @property
+    def behind_s(self) -> float:
+        return self.job.request.behind_s
+
+    @property
     def due_s(self) -> float:
         return completion_due_s(self.job.request)
 

@@ -195,6 +195,10 @@ class EncodeState:
         return self.terms.arrival_s
 
     @property
+    def behind_s(self) -> float:
+        return self.terms.behind_s
+
+    @property
     def due_s(self) -> float:
         return terms_due_s(self.terms)
 

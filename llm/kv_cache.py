@@ -92,6 +92,7 @@ class KvCache:
         self.view = self.page_class.view(shape.num_layers, page_len, shape.num_kv_heads, shape.head_dim, dtype)
         self._flat_pages = self.view.flatten(1)
         self.prefixes = PrefixCache(arena, [self.page_class], page_len, cost_key=cost_key) if has_prefixes else None
+        self._kept: dict[str, list[Node]] = {}  # by program, the one that has waited longest first
 
     def pages_for(self, num_tokens: int) -> int:
         return -(-num_tokens // self.page_len)
@@ -184,6 +185,20 @@ class KvCache:
         if memory.copy is not None:
             memory.copy.release()
             memory.copy = None
+
+    def keep(self, program: str, memory: KvMemory, token_ids: Sequence[int]) -> None:
+        """Keeps the whole pages of the ids, which the request has computed, until `let_go`."""
+        if self.prefixes is not None:
+            self._kept[program] = [*self._kept.pop(program, ()), self.prefixes.hold(memory.namespace, token_ids)]
+
+    def let_go(self, program: str | None) -> bool:
+        """See `core.step.Runner.let_go`."""
+        found = next(iter(self._kept), None) if program is None else program
+        nodes = self._kept.pop(found, []) if found is not None else []
+        for node in nodes:
+            assert self.prefixes is not None
+            self.prefixes.unlock(node)
+        return bool(nodes)
 
     # Parking
 

@@ -210,8 +210,15 @@ class LanguageRunner:
             self._encodings.release(state, error)
         elif self._states.pop(state.id, None) is not None:
             self._prefilling.pop(state.id, None)
-            self.kv_cache.give_back(state.memory, state.token_ids[: state.num_computed])
+            computed = state.token_ids[: state.num_computed]
+            self.kv_cache.give_back(state.memory, computed)
+            program = state.request.program
+            if program is not None and program.keeps_prefix and error is None:
+                self.kv_cache.keep(program.id, state.memory, computed)
             self._give_row_back(state)
+
+    def let_go(self, program: str | None) -> bool:
+        return self._kv is not None and self._kv.let_go(program)
 
     def _give_row_back(self, state: LanguageState) -> None:
         if state.row >= 0:

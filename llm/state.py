@@ -169,6 +169,10 @@ class LanguageState:
         return self.request.arrival_s
 
     @property
+    def behind_s(self) -> float:
+        return self.request.behind_s
+
+    @property
     def due_s(self) -> float:
         return token_due_s(self.request, self.target_len - len(self.request.token_ids), self.last_token_s)
 

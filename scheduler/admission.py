@@ -124,5 +124,5 @@ def _lateness(waiting: Running | Request) -> Lateness:
 def _urgency(waiting: Running | Request) -> tuple[int, float, float]:
     if isinstance(waiting, Running):
         state = waiting.state
-        return state.priority, state.due_s, state.arrival_s
-    return waiting.priority, request_due_s(waiting), waiting.arrival_s
+        return state.priority, state.due_s, state.arrival_s - state.behind_s
+    return waiting.priority, request_due_s(waiting), waiting.arrival_s - waiting.behind_s

@@ -249,7 +249,8 @@ def share_of(work: Work, share: float) -> Work:
 
 
 def _urgency(state: StateView) -> tuple[int, float, float]:
-    return state.priority, state.due_s, state.arrival_s
+    """Where nothing is due, who holds up others counts as having waited so much longer."""
+    return state.priority, state.due_s, state.arrival_s - state.behind_s
 
 
 def _key(group: Group) -> Hashable:

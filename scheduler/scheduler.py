@@ -93,6 +93,11 @@ class Scheduler:
         """Whether nothing is queued, running or in flight."""
         return not (self._admission.num_queued or self.running.entries or self.lanes.num_in_flight)
 
+    def end_program(self, program: str) -> None:
+        """No request of it is left and none will come: what was kept for it may be evicted."""
+        for runner in self.runners.values():
+            runner.let_go(program)
+
     @property
     def num_queued(self) -> int:
         return self._admission.num_queued
@@ -277,7 +282,12 @@ class Scheduler:
         self._emit(Failed(request_id, error.code, error.message))
 
     def _break_deadlock(self) -> bool:
-        """Nothing moves. If want of memory is why, somebody comes back, or ends loudly; False if that is not why."""
+        """Nothing moves. If want of memory is why, what is kept for programs is given up, somebody comes back, or ends
+        loudly; False if that is not why.
+        """
+        is_queue_stuck = not self.running.entries and self.num_queued > 0
+        if (self._pressure.is_stuck or is_queue_stuck) and any(r.let_go(None) for r in self.runners.values()):
+            return True
         if self._pressure.is_stuck:
             victim = self._pressure.unstick()
             if victim is not None:

@@ -230,6 +230,9 @@ class SimulatedRunner:
     def release(self, state: SimulatedState, error: HemiolaError | None = None) -> None:
         self._free(state)
 
+    def let_go(self, program: str | None) -> bool:
+        return False
+
     def chores(self) -> Iterable[SimulatedState]:
         return ()
 

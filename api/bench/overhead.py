@@ -45,7 +45,7 @@ class _State:
     service_class = "interactive"
     tenant = "default"
     priority = 0
-    arrival_s = due_s = 0.0
+    arrival_s = behind_s = due_s = 0.0
 
     def __init__(self, request_id: str) -> None:
         self.id = request_id
@@ -95,6 +95,9 @@ class _NullRunner:
 
     def release(self, state: _State, error: Exception | None = None) -> None:
         """Holds nothing."""
+
+    def let_go(self, program: str | None) -> bool:
+        return False
 
     def chores(self) -> Iterable[_State]:
         return ()

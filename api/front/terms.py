@@ -10,6 +10,7 @@ from inspect import Parameter, signature
 from typing import Any
 
 from hemiola.core.errors import InvalidRequest
+from hemiola.core.request import ProgramShare
 from hemiola.core.service import service_class
 
 MAX_ID_LEN = 256
@@ -22,13 +23,17 @@ def engine_clock() -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallTerms:
-    """Terms of one call, which becomes one request or several. See `core.request.Terms` for the fields."""
+    """Terms of one call, which becomes one request or several. See `core.request.Terms` for the fields.
+
+    `program` is said by programs that run, of their nodes.
+    """
 
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     tenant: str = "default"
     service_class: str | None = None
     priority: int = 0
     deadline_s: float | None = None
+    program: ProgramShare | None = None
 
     def fields(self, model: str, index: int, n: int) -> dict[str, Any]:
         """The Terms of request `index` of `n`.
@@ -47,6 +52,7 @@ class CallTerms:
             "deadline_s": None if self.deadline_s is None else check_number("deadline_s", self.deadline_s, 0.0),
             "group": self.id if n > 1 else None,
             "index": index,
+            "program": self.program,
         }
         if self.service_class is not None:
             given["service_class"] = service_class(check_text("service_class", self.service_class)).name

@@ -269,6 +269,12 @@ class PrefixCache:
         """Lets it be evicted again."""
         self.unlock(self._pins.pop((namespace, tuple(token_ids))))
 
+    def hold(self, namespace: Hashable, token_ids: Sequence[int]) -> Node:
+        """Locks what is there of the prefix, whole pages; to be unlocked by the node."""
+        node = self._tree.walk(namespace, tuple(token_ids))[-1]
+        self.lock(node)
+        return node
+
     def flush(self) -> None:
         """Forgets all that nobody has locked, host copies too."""
         self._tree.forget_unlocked()

@@ -25,7 +25,7 @@ from hemiola.core.events import (
     Usage,
     Video,
 )
-from hemiola.core.request import MediaRequest, Sampling, TextRequest
+from hemiola.core.request import MediaRequest, ProgramShare, Sampling, TextRequest
 from hemiola.core.step import Work
 from hemiola.core.tracing import StepRecord
 from hemiola.tests.source_tree import sources
@@ -42,6 +42,7 @@ TEXT = TextRequest(
     token_ids=(1, 2, 150_000),
     sampling=Sampling(temperature=0.7, seed=2**63 + 126, stop_token_ids=(7,), stop=("\n\n", "é"), logprobs=3),
     cache_salt="salt",
+    program=ProgramShare(id="p", behind_s=2.5, keeps_prefix=True),
 )
 MEDIA = MediaRequest(
     id="b",
@@ -82,6 +83,7 @@ EVENTS: tuple[Event, ...] = (
         wire.Submit(MEDIA),
         wire.Abort("a"),
         wire.Finish("a"),
+        wire.EndProgram("p"),
         wire.Flush(1),
         wire.GetStats(2),
         wire.GetSteps(3, 0.5),

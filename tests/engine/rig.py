@@ -224,7 +224,8 @@ class Alone:
 
 def alone(request: Request) -> Alone:
     """Of a request, whoever asks and whenever: it is computed once."""
-    plain = {"id": "alone", "priority": 0, "arrival_s": 0.0, "tenant": "default", "deadline_s": None, "group": None}
+    plain: dict[str, Any] = {"id": "alone", "priority": 0, "arrival_s": 0.0, "tenant": "default"}
+    plain |= {"deadline_s": None, "group": None, "program": None}
     return _alone(_Same(models.replaced(request, service_class="standard", index=0, **plain)))
 
 

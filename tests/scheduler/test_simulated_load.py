@@ -9,7 +9,8 @@ import pytest
 
 from hemiola.core.errors import StepFailed
 from hemiola.core.events import Failed, Final, Finished, Token
-from hemiola.core.request import MediaRequest, Sampling, TextRequest
+from hemiola.core.request import MediaRequest, ProgramShare, Sampling, TextRequest
+from hemiola.core.service import completion_due_s, token_due_s
 from hemiola.core.step import Batch
 from hemiola.scheduler.policy import POLICIES, Limits
 from hemiola.scheduler.simulator import Simulation
@@ -190,3 +191,46 @@ def test_models_of_one_party_share_its_time() -> None:
     (done_s,) = [at for at, e in simulation.events if isinstance(e, Finished) and e.request_id == "i"]
     alone_s = sum(r.seconds for r in simulation.trace.records if r.model == "media")
     assert done_s - 0.5 < 2.2 * alone_s
+
+
+def share(behind_s: float) -> ProgramShare:
+    return ProgramShare(id="p", behind_s=behind_s)
+
+
+@pytest.mark.parametrize("service_class", ["standard", "background"])
+def test_what_more_waits_for_goes_first_in_its_class(service_class: str) -> None:
+    simulation = Simulation("deadline")
+    simulation.media.max_batch = 1
+    asked = [image(f"i{i}", service_class=service_class, program=share(s)) for i, s in enumerate([0.0, 2.0, 9.0, 5.0])]
+    simulation.run([*asked, image("plain", 0.0, service_class=service_class)])
+    order = [e.request_id for _, e in simulation.events if isinstance(e, Final)]
+    assert order[:3] == ["i2", "i3", "i1"] and set(order[3:]) == {"i0", "plain"}
+
+
+def test_what_waits_for_nothing_gets_its_turn_before_programs_that_came_much_later() -> None:
+    """However many parts of programs come that hold up others: they count as older, not as anybody's betters."""
+    simulation = Simulation("deadline")
+    simulation.media.max_batch = 1
+    parts = [image(f"part{i}", i * 0.5, service_class="background", program=share(4.0)) for i in range(40)]
+    simulation.run([image("plain", 1.0, service_class="background"), *parts])
+    order = [e.request_id for _, e in simulation.events if isinstance(e, Final)]
+    assert order.index("plain") <= order.index("part12")
+
+
+def test_a_part_is_due_early_enough_for_what_waits_for_it() -> None:
+    terms: dict[str, Any] = {"deadline_s": 60.0, "program": share(50.0)}
+    assert completion_due_s(image("i", 100.0, **terms)) == 110.0
+    assert completion_due_s(image("i", 100.0, program=share(50.0))) == 170.0
+    assert token_due_s(text("t", 100.0, service_class="background", **terms), 0, 0.0) == 110.0
+    assert token_due_s(text("t", 100.0, service_class="background", **terms), 5, 140.0) == 110.0
+    assert token_due_s(text("t", 100.0, deadline_s=60.0), 5, 140.0) == 140.15, "The class wants its tokens earlier."
+
+
+def test_a_program_of_many_parts_gets_no_more_than_one_request_of_another_tenant() -> None:
+    simulation = Simulation("deadline")
+    simulation.media.max_batch = 1
+    terms = {"service_class": "background", "steps": 10}
+    parts = [image(f"part{i}", tenant="program", program=share(3.0 * i), **terms) for i in range(12)]
+    simulation.run([*parts, *(image(f"single{i}", 0.2, tenant="other", **terms) for i in range(3))])
+    order = [e.request_id for _, e in simulation.events if isinstance(e, Final)]
+    assert order.index("single2") <= 6, "Three of each, and one that had begun."
