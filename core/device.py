@@ -1,16 +1,20 @@
 """What a device is, and which launched steps on it are complete.
 
 `InFlight` counts steps per lane and delays callbacks until the steps that were in flight are complete; bytes
-retire through it. It does not know what a step does, nor who launches it.
+retire through it. It does not know what a step does, nor who launches it. On a CPU a step is complete when its launch
+returns, and nothing is ever in flight; `core.streams` has the same for CUDA.
 """
 
 import os
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+
+from .step import Slot
 
 Writer = tuple[str, int]
 """(lane, sequence) of a launch."""
@@ -64,6 +68,23 @@ class InFlight:
         self._retiring: deque[tuple[dict[str, int], Callable[[], object]]] = deque()
         self.is_idle = True
         self.num_completed = 0
+
+    # Where device work is enqueued. On a CPU there is but one place.
+
+    def on(self, lane: str) -> AbstractContextManager[None]:
+        """What is enqueued inside comes behind the lane's steps: work for the lane's models between their steps."""
+        return nullcontext()
+
+    def launching(self, slot: Slot) -> AbstractContextManager[None]:
+        """What is enqueued inside is the step that runs in this slot; it is in flight until `completed`."""
+        return nullcontext()
+
+    def outside(self) -> AbstractContextManager[None]:
+        """What is enqueued inside may touch anybody's bytes: it comes after all that is launched, on whatever lane,
+        and before all that will be."""
+        return nullcontext()
+
+    # Which steps are in flight.
 
     def launched(self, lane: str, sequence: int, fence: Fence | None = None) -> None:
         """A step is on its way. Its fence is None where launches are complete when they return (a CPU)."""

@@ -26,6 +26,7 @@ class StepRecord(NamedTuple):
         work: summed over rows.
         request_ids: of the rows.
         quantum: which kind of quantum it was: "tokens", "blocks" or "whole".
+        sm_share: of the device's SMs; 1.0 on a CPU.
     """
 
     lane: str
@@ -38,6 +39,7 @@ class StepRecord(NamedTuple):
     work: Work
     request_ids: tuple[str, ...]
     quantum: str
+    sm_share: float = 1.0
 
     @property
     def seconds(self) -> float:

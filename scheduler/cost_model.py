@@ -7,6 +7,7 @@ keep them near one. Pure Python, some 20 microseconds an observation. Knows no m
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from hemiola.core.step import Work
 
@@ -70,20 +71,43 @@ class _LinearModel:
         self.num_steps += 1
 
 
+class LaneUse(NamedTuple):
+    """What a step has of the device: a share of its SMs, and whether another lane is at work meanwhile."""
+
+    sm_share: float = 1.0
+    is_shared: bool = False
+
+    def key(self, cost_key: Hashable) -> Hashable:
+        """Under which the costs of such steps are learned: apart from those of steps that have the device alone."""
+        return cost_key if self == ALONE else _Shared(cost_key, self)
+
+
+ALONE = LaneUse()
+
+
+class _Shared(NamedTuple):
+    cost_key: Hashable
+    use: LaneUse
+
+
 @dataclass(slots=True)
 class CostModel:
-    """Seconds per (cost key, Work)."""
+    """Seconds per (cost key, Work). A key that `LaneUse.key` made falls back on the key it was made of."""
 
     _models: dict[Hashable, _LinearModel] = field(default_factory=dict)
 
     def knows(self, key: Hashable) -> bool:
         """Whether at least two steps of that key were seen; before, predictions are guesses."""
         model = self._models.get(key)
+        if model is None and isinstance(key, _Shared):
+            return self.knows(key.cost_key)
         return model is not None and model.num_steps >= 2
 
     def seconds(self, key: Hashable, work: Work) -> float:
         """Predicted device seconds of a step; always positive."""
         model = self._models.get(key)
+        if model is None and isinstance(key, _Shared):
+            return self.seconds(key.cost_key, work) / key.use.sm_share
         x = _features(work)
         return max(_dot(list(_PRIOR), x) if model is None else model.predict(x), 1e-6)
 

@@ -3,12 +3,17 @@
 A CPU has one lane that serves every name; a GPU has one for language and one for media.
 """
 
+import time
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hemiola.core.step import Batch, Pending, Runner, Slot
+
+from .cost_model import ALONE, LaneUse
+
+_POLL_S = 20e-6  # how often several lanes are looked at; a sleep of nothing takes about as long
 
 
 @dataclass(slots=True)
@@ -22,15 +27,20 @@ class LaunchedStep:
     phase: str
     cost_key: Hashable
     predicted_s: float
-    started_s: float
 
 
 class Lane:
-    """An ordered queue of steps. `sequence` grows by one per launch and names the step to leases."""
+    """An ordered queue of steps. `sequence` grows by one per launch and names the step to leases.
 
-    def __init__(self, name: str, depth: int = 1) -> None:
+    Args:
+        depth: how many steps may be in flight, in all and of one state.
+        share_beside: of the device's SMs, the most that its steps get while another lane has work.
+    """
+
+    def __init__(self, name: str, depth: int = 1, share_beside: float = 1.0) -> None:
         self.name = name
         self.depth = depth
+        self.share_beside = share_beside
         self.sequence = 0
         self.steps: deque[LaunchedStep] = deque()
 
@@ -53,6 +63,11 @@ class Lanes:
         self.all = tuple(lanes)
         self._by_name = {lane.name: lane for lane in lanes}
 
+    def use_of(self, lane: Lane) -> LaneUse:
+        """What a step launched on the lane now has of the device."""
+        is_shared = any(other.steps for other in self.all if other is not lane)
+        return LaneUse(lane.share_beside, is_shared=True) if is_shared else ALONE
+
     @classmethod
     def single(cls, depth: int = 1) -> "Lanes":
         """One lane for everything, as on a CPU."""
@@ -61,6 +76,15 @@ class Lanes:
     def serving(self, name: str) -> Lane:
         """The lane of that name, or the first if the device has no lane of its own for it."""
         return self._by_name.get(name, self.all[0])
+
+    def wait_for_any(self, is_called: Callable[[], bool]) -> None:
+        """Waits until the first step of some lane is done, or `is_called` says so; not at all if none is in flight."""
+        first = [lane.steps[0].pending for lane in self.all if lane.steps]
+        if len(self.all) == 1:
+            for pending in first:
+                pending.wait()
+        while first and not (is_called() or any(pending.done() for pending in first)):
+            time.sleep(_POLL_S)
 
     @property
     def num_in_flight(self) -> int:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from hemiola.core.service import SERVICE_CLASSES
 from hemiola.core.step import Blocks, Quantum, Runner, StateView, Tokens, Whole, Work, total_work
 
-from .cost_model import CostModel
+from .cost_model import ALONE, CostModel, LaneUse
 
 _LEAST_CHUNK = 16  # tokens of a prefill that run with every step, so that decoding rows never starve it
 Party = tuple[str, str]
@@ -59,8 +59,13 @@ class Limits:
 class Policy(Protocol):
     """Chooses what runs next."""
 
-    def choose(self, groups: Sequence[Group], now_s: float) -> Choice:
-        """One of the groups (there is at least one), ordered and cut. Called once per launch."""
+    def choose(self, groups: Sequence[Group], now_s: float, use: LaneUse = ALONE) -> Choice:
+        """One of the groups (there is at least one), ordered and cut. Called once per launch.
+
+        Args:
+            groups: those of one lane.
+            use: what that lane may have of the device now; a policy may wish for fewer SMs.
+        """
         ...
 
     def account(self, states: Sequence[StateView], seconds: float) -> None:
@@ -74,10 +79,10 @@ class Fcfs:
     def __init__(self, costs: CostModel, limits: Limits) -> None:
         self._limits = limits
 
-    def choose(self, groups: Sequence[Group], now_s: float) -> Choice:
+    def choose(self, groups: Sequence[Group], now_s: float, use: LaneUse = ALONE) -> Choice:
         group = min(groups, key=lambda g: min((s.priority, s.arrival_s) for s in g.states))
         group.states.sort(key=lambda s: (s.priority, s.arrival_s))
-        return Choice(group, whole_quantum(group, self._limits))
+        return Choice(group, whole_quantum(group, self._limits), use.sm_share)
 
     def account(self, states: Sequence[StateView], seconds: float) -> None:
         """Keeps no accounts."""
@@ -129,18 +134,21 @@ class Deadline:
         self._shares = FairShare()  # of parties
         self._models = FairShare()  # of models, between groups of one party
         self._served_s: dict[Hashable, float] = {}
+        self._use = ALONE  # of the choice that is being made
         self._blocks_ran = False
         self._had_turn: set[Hashable] = set()  # token groups that ran since blocks ran
 
-    def choose(self, groups: Sequence[Group], now_s: float) -> Choice:
+    def choose(self, groups: Sequence[Group], now_s: float, use: LaneUse = ALONE) -> Choice:
+        self._use = use
         served = [min(map(self._shares.time, set(map(party, g.states)))) for g in groups]
         self._shares.advance(min(served))
         self._models.advance(min(self._models.time(g.runner.model) for g in groups))
         group = groups[0] if len(groups) == 1 else self._pick(groups, served, now_s)
-        limit_s = self._limits.quantum_s if len(groups) > 1 else self._limits.idle_quantum_s
+        somebody_waits = len(groups) > 1 or use.is_shared
+        limit_s = self._limits.quantum_s if somebody_waits else self._limits.idle_quantum_s
         quantum = self._cut(group, limit_s)
         self._note(groups, group, now_s)
-        return Choice(group, quantum)
+        return Choice(group, quantum, use.sm_share)
 
     def account(self, states: Sequence[StateView], seconds: float) -> None:
         share = seconds / max(len(states), 1)
@@ -161,6 +169,9 @@ class Deadline:
         order = [(_priority(g), served[i], models[i], _due(g), i) for i, g in enumerate(groups)]
         return groups[min(order)[-1]]
 
+    def _seconds(self, cost_key: Hashable, work: Work) -> float:
+        return self._costs.seconds(self._use.key(cost_key), work)
+
     def _is_due(self, group: Group, now_s: float) -> bool:
         served_s = self._served_s.get(_key(group), now_s)
         if now_s - served_s > self.patience_s:
@@ -174,8 +185,8 @@ class Deadline:
     def _remaining_s(self, state: StateView) -> float:
         """Seconds from now to what the due time speaks of: the next token, or the end of the picture."""
         if isinstance(state.cut, Tokens):
-            return self._costs.seconds(state.cost_key, state.work)
-        return sum(self._costs.seconds(state.cost_key, work) for _, work in state.remaining)
+            return self._seconds(state.cost_key, state.work)
+        return sum(self._seconds(state.cost_key, work) for _, work in state.remaining)
 
     def _note(self, groups: Sequence[Group], chosen: Group, now_s: float) -> None:
         for group in groups:
@@ -219,25 +230,25 @@ class Deadline:
         """How many tokens of the state fit behind the work before it."""
         assert isinstance(state.cut, Tokens)
         key, low, high = state.cost_key, 0, state.cut.max
-        if self._costs.seconds(key, before.plus(state.work)) <= limit_s:
+        if self._seconds(key, before.plus(state.work)) <= limit_s:
             return high
         while high - low > max(1, state.cut.max // 64):
             middle = (low + high) // 2
-            fits = self._costs.seconds(key, before.plus(share_of(state.work, middle / state.cut.max))) <= limit_s
+            fits = self._seconds(key, before.plus(share_of(state.work, middle / state.cut.max))) <= limit_s
             low, high = (middle, high) if fits else (low, middle)
         return low
 
     def _block_quantum(self, group: Group, cut: Blocks, limit_s: float) -> Blocks:
         """As many blocks as fit into the limit, at least one; one alone while costs are unknown."""
         key = group.head.cost_key
-        if not self._costs.knows(key):
+        if not self._costs.knows(self._use.key(key)):
             return Blocks(cut.first, cut.first)
         rows = [s.cut.works for s in group.states]
         done = Work()
         last = cut.first
         for index, works in enumerate(zip(*rows, strict=False)):
             done = done.plus(total_work(works))
-            if index and self._costs.seconds(key, done) > limit_s:
+            if index and self._seconds(key, done) > limit_s:
                 break
             last = cut.first + index
         return Blocks(cut.first, min(last, cut.last))
@@ -274,10 +285,10 @@ class RoundRobin:
         self._limits = limits
         self._turns: dict[Hashable, int] = {}
 
-    def choose(self, groups: Sequence[Group], now_s: float) -> Choice:
+    def choose(self, groups: Sequence[Group], now_s: float, use: LaneUse = ALONE) -> Choice:
         group = min(groups, key=lambda g: self._turns.get(g.runner.model, 0))
         self._turns[group.runner.model] = max(self._turns.values(), default=0) + 1
-        return Choice(group, whole_quantum(group, self._limits))
+        return Choice(group, whole_quantum(group, self._limits), use.sm_share)
 
     def account(self, states: Sequence[StateView], seconds: float) -> None:
         """Keeps no accounts."""

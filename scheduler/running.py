@@ -1,6 +1,6 @@
 """What runs: states with what the scheduler alone knows of them. Knows nothing of order or memory."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,17 +36,18 @@ class Running:
 class RunningSet:
     """All running states and, for requests, their ids; in the order they came. States are compared by identity.
 
-    `num_ended` counts requests that are over, those too that never ran.
+    `num_ended` counts requests that are over, those too that never ran. `depth` says of a state how many of its steps
+    may be in flight.
     """
 
-    def __init__(self, depth: int = 1) -> None:
+    def __init__(self, depth: Callable[[Any], int] = lambda state: 1) -> None:
         self.num_ended = 0
-        self._depth = depth
+        self._depth_of = depth
         self.entries: dict[Any, Running] = {}
         self._by_id: dict[str, Running] = {}
 
     def add(self, state: Any, runner: Runner[Any], *, is_request: bool = False) -> Running:
-        entry = Running(state, runner, is_request, self._depth)
+        entry = Running(state, runner, is_request, self._depth_of(state))
         self.entries[state] = entry
         if is_request:
             self._by_id[state.id] = entry

@@ -16,7 +16,7 @@ from hemiola.core.tracing import StepRecord, StepTrace
 
 from .admission import Admission
 from .cost_model import CostModel
-from .lanes import Lanes, LaunchedStep
+from .lanes import Lane, Lanes, LaunchedStep
 from .policy import Choice, Group, Policy
 from .pressure import Pressure, lateness
 from .running import Running, RunningSet
@@ -35,6 +35,7 @@ class Scheduler:
         clock: seconds; shared with whoever stamps arrivals.
         memory_version: grows when bytes became free; then whoever waits for memory is tried again.
         trace: gets a record per collected step.
+        is_called: whether somebody outside wants something, so that waiting for the device must be cut short.
     """
 
     def __init__(
@@ -48,7 +49,9 @@ class Scheduler:
         clock: Callable[[], float],
         memory_version: Callable[[], int],
         trace: StepTrace,
+        is_called: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._is_called = is_called
         self.runners = {runner.model: runner for runner in runners}
         self.lanes = lanes
         self.costs = costs
@@ -56,7 +59,7 @@ class Scheduler:
         self._policy = policy
         self._emit = emit
         self._clock = clock
-        self.running = RunningSet()
+        self.running = RunningSet(lambda state: lanes.serving(state.lane).depth)
         self._pressure = Pressure(self.running, memory_version, self._fail_state)
         self._admission = Admission(self.runners, self.running, self._pressure, memory_version, emit)
 
@@ -88,15 +91,15 @@ class Scheduler:
             self._emit(event)
         return True
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is queued, running or in flight."""
-        return not (self._admission.num_queued or self.running.entries or self.lanes.num_in_flight)
-
     def end_program(self, program: str) -> None:
         """No request of it is left and none will come: what was kept for it may be evicted."""
         for runner in self.runners.values():
             runner.let_go(program)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is queued, running or in flight."""
+        return not (self._admission.num_queued or self.running.entries or self.lanes.num_in_flight)
 
     @property
     def num_queued(self) -> int:
@@ -120,7 +123,7 @@ class Scheduler:
         launched = False
         for lane in self.lanes.all:
             if lane.has_room:
-                choice = self._choose(lane.name)
+                choice = self._choose(lane)
                 launched |= choice is not None and self._launch(choice)
         collected = self._collect(wait=not launched)
         return launched or collected or self._pressure.is_copying or self._break_deadlock()
@@ -132,11 +135,11 @@ class Scheduler:
             for chore in runner.chores():
                 self.running.add(chore, runner)
 
-    def _choose(self, lane: str) -> Choice | None:
+    def _choose(self, lane: Lane) -> Choice | None:
         groups = self._groups(lane)
-        return self._policy.choose(groups, self._clock()) if groups else None
+        return self._policy.choose(groups, self._clock(), self.lanes.use_of(lane)) if groups else None
 
-    def _groups(self, lane: str) -> list[Group]:
+    def _groups(self, lane: Lane) -> list[Group]:
         """Ready states, grouped by what may share a launch. States whose batch failed stand alone."""
         groups: dict[Any, Group] = {}
         serving = self.lanes.serving
@@ -145,7 +148,7 @@ class Scheduler:
             if entry.in_flight >= entry.depth or entry.is_held or not state.is_ready:
                 continue
             if entry.is_suspect or entry.runner is not runner or state.batch_key != batch_key:
-                if serving(state.lane).name != lane:
+                if serving(state.lane) is not lane:
                     continue
                 runner, batch_key = entry.runner, state.batch_key
                 key = (runner, batch_key, state if entry.is_suspect else None)
@@ -165,8 +168,8 @@ class Scheduler:
             return True
         lane = self.lanes.serving(choice.group.lane)
         slot = lane.next_slot(self._clock(), choice.sm_share)
-        head = batch.states[0]
-        phase, cost_key = head.phase, batch.cost_key
+        use = self.lanes.use_of(lane)._replace(sm_share=choice.sm_share)
+        phase, cost_key = batch.states[0].phase, use.key(batch.cost_key)
         predicted_s = self.costs.seconds(cost_key, batch.work)
         try:
             pending = runner.launch(batch, slot)
@@ -174,7 +177,7 @@ class Scheduler:
             runner.cancel(batch)
             self._isolate(batch.states, error)
             return True
-        lane.steps.append(LaunchedStep(runner, batch, pending, slot, phase, cost_key, predicted_s, slot.now_s))
+        lane.steps.append(LaunchedStep(runner, batch, pending, slot, phase, cost_key, predicted_s))
         self.running.launched(batch.states)
         return True
 
@@ -196,10 +199,9 @@ class Scheduler:
                 return None
 
     def _collect(self, wait: bool) -> bool:
-        """Delivers every step that is done; with `wait`, waits for the oldest if none is."""
-        if wait and self.lanes.num_in_flight:
-            oldest = min((lane.steps[0] for lane in self.lanes.all if lane.steps), key=lambda step: step.started_s)
-            oldest.pending.wait()
+        """Delivers every step that is done; with `wait`, waits for the first of a lane if none is."""
+        if wait:
+            self.lanes.wait_for_any(self._is_called)
         collected = False
         for lane in self.lanes.all:
             while lane.steps and lane.steps[0].pending.done():
@@ -243,6 +245,7 @@ class Scheduler:
                 work=step.batch.work,
                 request_ids=tuple([state.id for state in step.batch.states]),
                 quantum=type(step.batch.quantum).__name__.lower(),
+                sm_share=step.slot.sm_share,
             )
         )
 

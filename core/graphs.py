@@ -1,0 +1,68 @@
+"""Work that is enqueued again and again in one go: CUDA graphs; on a CPU the function itself.
+
+A captured function must do the same whenever it is called: it reads and writes tensors that stay where they are, and
+never looks at what is in them. See https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+Keeping = Callable[[], AbstractContextManager[list[Any]]]
+
+
+class GraphPool:
+    """Scratch memory that graphs share which never run at the same time: those of one lane.
+
+    Args:
+        keeping: a context that collects what kernels need to outlive the graph (see `kernels.captured`).
+
+    Fields:
+        num_graphs: captured so far and not dropped.
+    """
+
+    def __init__(self, device: torch.device, keeping: Keeping) -> None:
+        self.device = device
+        self.num_graphs = 0
+        self._keeping = keeping
+        self._handle: Any = None if device.type == "cpu" else torch.cuda.graph_pool_handle()
+
+    def capture(self, function: Callable[[], None]) -> "Graph":
+        """Captures what `function` enqueues on the current stream; it has run once before, and does not run now."""
+        self.num_graphs += 1
+        if self.device.type == "cpu":
+            return Graph(self, function, [])
+        graph: Any = torch.cuda.CUDAGraph()
+        with self._keeping() as kept:
+            graph.capture_begin(pool=self._handle, capture_error_mode="thread_local")
+            try:
+                function()
+            finally:
+                graph.capture_end()
+        return Graph(self, graph.replay, [graph, *kept])
+
+
+class Graph:
+    """A captured function. Calling it enqueues the work on the current stream."""
+
+    __slots__ = ("_kept", "_pool", "_replay")
+
+    def __init__(self, pool: GraphPool, replay: Callable[[], None], kept: list[Any]) -> None:
+        self._pool = pool
+        self._replay = replay
+        self._kept = kept
+
+    def __call__(self) -> None:
+        self._replay()
+
+    def drop(self) -> None:
+        """Forgets it. No replay may be in flight."""
+        self._pool.num_graphs -= 1
+        self._kept.clear()
+        self._replay = _dropped
+
+
+def _dropped() -> None:
+    raise RuntimeError("The graph was dropped.")

@@ -1,0 +1,88 @@
+"""A runner whose device work goes to its lane's stream. The scheduler sees it as any other runner.
+
+Between steps (admitting, planning, parking, ending) work is enqueued behind the lane's steps; a launch runs in its
+slot, and is in flight until it is collected.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from .device import InFlight
+from .errors import HemiolaError
+from .events import Event
+from .request import Request
+from .step import Batch, Pending, Quantum, Refused, Runner, Shortfall, Slot, StateView, StepOutput
+
+S = TypeVar("S", bound=StateView)
+
+
+class _Launched(NamedTuple):
+    """A launch and its slot. See `core.step.Pending`."""
+
+    pending: Pending
+    slot: Slot
+
+    @property
+    def seconds(self) -> float | None:
+        return self.pending.seconds
+
+    def done(self) -> bool:
+        return self.pending.done()
+
+    def wait(self) -> None:
+        self.pending.wait()
+
+
+class OnLane(Generic[S]):
+    """See `core.step.Runner`."""
+
+    def __init__(self, runner: Runner[S], in_flight: InFlight) -> None:
+        self.runner = runner
+        self._in_flight = in_flight
+
+    @property
+    def model(self) -> str:
+        return self.runner.model
+
+    @property
+    def lane(self) -> str:
+        return self.runner.lane
+
+    def admit(self, request: Request) -> S | Refused | Shortfall:
+        with self._in_flight.on(self.lane):
+            return self.runner.admit(request)
+
+    def plan(self, states: Sequence[S], quantum: Quantum) -> Batch | Shortfall:
+        with self._in_flight.on(self.lane):
+            return self.runner.plan(states, quantum)
+
+    def launch(self, batch: Batch, slot: Slot) -> Pending:
+        with self._in_flight.launching(slot):
+            return _Launched(self.runner.launch(batch, slot), slot)
+
+    def collect(self, batch: Batch, pending: Any) -> Sequence[StepOutput]:
+        self._in_flight.completed(pending.slot.lane, pending.slot.sequence)
+        with self._in_flight.on(self.lane):
+            return self.runner.collect(batch, pending.pending)
+
+    def cancel(self, batch: Batch) -> None:
+        with self._in_flight.on(self.lane):
+            self.runner.cancel(batch)
+
+    def park(self, state: S) -> Pending | Shortfall:
+        with self._in_flight.on(self.lane):
+            return self.runner.park(state)
+
+    def resume(self, state: S) -> Pending | Shortfall:
+        with self._in_flight.on(self.lane):
+            return self.runner.resume(state)
+
+    def stop(self, state: S) -> Sequence[Event]:
+        return self.runner.stop(state)
+
+    def release(self, state: S, error: HemiolaError | None = None) -> None:
+        with self._in_flight.on(self.lane):
+            self.runner.release(state, error)
+
+    def chores(self) -> Iterable[S]:
+        return self.runner.chores()
