@@ -82,11 +82,11 @@ def encode(tokenizer: Tokenizer, talks: list[list[tuple[str, bool]]]) -> list[tu
     return found
 
 
-def generate(seed: int, part: str, row_len: int, rows_at_once: int, out: "Queue[Rows]") -> None:
+def generate(seed: int, part: str, has_rewording: bool, row_len: int, rows_at_once: int, out: "Queue[Rows]") -> None:
     """A worker's endless loop; `part` says which wordings there are (see phrasebook.load_book)."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     tokenizer = load()
-    world = training_world(seed, part)
+    world = training_world(seed, part, has_rewording)
     pad_id = tokenizer.token_to_id("<|endoftext|>")
     assert pad_id is not None
     packer = Packer(row_len, pad_id)
@@ -100,13 +100,17 @@ def generate(seed: int, part: str, row_len: int, rows_at_once: int, out: "Queue[
 class Feed:
     """Starts the workers; `next` gives the rows of one step."""
 
-    def __init__(self, seed: int, workers: int, row_len: int, rows: int, part: str = "all") -> None:
+    def __init__(
+        self, seed: int, workers: int, row_len: int, rows: int, part: str = "all", has_rewording: bool = False
+    ) -> None:
         context = multiprocessing.get_context("fork")
         self.rows_at_once = min(rows, 8)
         assert rows % self.rows_at_once == 0
         self.parts = rows // self.rows_at_once
         self.queue: Queue[Rows] = context.Queue(maxsize=workers * 4)
-        arguments = [(seed * 1000 + i, part, row_len, self.rows_at_once, self.queue) for i in range(workers)]
+        arguments = [
+            (seed * 1000 + i, part, has_rewording, row_len, self.rows_at_once, self.queue) for i in range(workers)
+        ]
         self.processes = [context.Process(target=generate, args=a, daemon=True) for a in arguments]
         for process in self.processes:
             process.start()

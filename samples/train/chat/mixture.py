@@ -5,6 +5,7 @@ given by the system text, wishes that need a tool when none is there, and tools 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from random import Random
 
@@ -16,7 +17,7 @@ from samples.train.chat.phrasebook import load_book
 from samples.train.chat.rendering import Conversation, Turn
 from samples.train.chat.surface import quoted
 from samples.train.chat.training_world import TrainingWorld, relisted
-from samples.train.chat.world import COUNTRIES, Abilities, Ability, Exchange, World, table
+from samples.train.chat.world import COUNTRIES, Abilities, Ability, Exchange, World, split, table
 from samples.train.scenes.vocabulary import caption, sample_clip, sample_scene
 
 INFORMING = (0, 3, 11, 12, 14, 18, 19, 20, 21, 28, 33)
@@ -129,9 +130,12 @@ def beside_tools(shapes: frozenset[str]) -> Abilities:
     return Abilities({name: weighted for name, weighted in TRAINED.items() if name not in left_out})
 
 
-def training_world(seed: int, part: str = "all") -> TrainingWorld:
-    """The world of one worker; `part` as in load_book."""
-    world = TrainingWorld(Random(seed), WORDINGS, book=load_book(part))
+def training_world(seed: int, part: str = "all", has_rewording: bool = False) -> TrainingWorld:
+    """The world of one worker; `part` as in load_book, `has_rewording` for other words in the wordings (see rewording)."""
+    book = load_book(part)
+    if has_rewording:
+        book = replace(book, strangers=split("word", False))
+    world = TrainingWorld(Random(seed), WORDINGS, book=book)
     world.abilities = _TRAINED
     return world
 

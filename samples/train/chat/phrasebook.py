@@ -16,6 +16,7 @@ from random import Random
 
 from samples.train.chat.grammar import Sequence, parse, pieces
 from samples.train.chat.kept_out import is_kept_out
+from samples.train.chat.rewording import reworded
 
 FOLDER = Path(__file__).with_name("wordings")
 KINDS = ("do", "the", "a", "how", "ask", "label", "it", "itq", "say")
@@ -50,11 +51,15 @@ class Book:
     frames: dict[str, list[list[Sequence]]]
     before: list[Sequence]
     after: list[Sequence]
+    strangers: tuple[str, ...] = ()
+    """Words to put in the place of a wording's own; with none of them no wording is changed (see rewording)."""
 
     def ask(self, rng: Random, key: str, slots: dict[str, str], is_noisy: bool) -> list[str]:
         """A random text for `key`, in pieces; never worded as one of the evaluation."""
         while True:
             found = self._ask(rng, key, slots, is_noisy)
+            if self.strangers:
+                found = reworded(rng, found, self.strangers)
             if not is_kept_out(found):
                 return found
 

@@ -55,6 +55,7 @@ class Options:
     steps: int
     eval_limit: int
     dev_wordings: bool
+    rewording: bool
 
 
 def to_device(rows: Rows, device: torch.device, rng: np.random.Generator) -> Batch:
@@ -172,7 +173,9 @@ def point(step: int, seconds: float, recent: list[Tensor], options: Options) -> 
 def train(options: Options) -> None:
     began = time.monotonic()
     part = "train" if options.dev_wordings else "all"
-    feed = Feed(options.seed, options.workers, options.row_len, options.rows, part)  # forks, so before CUDA starts
+    feed = Feed(
+        options.seed, options.workers, options.row_len, options.rows, part, options.rewording
+    )  # forks, so before CUDA starts
     torch.manual_seed(options.seed)
     torch.set_float32_matmul_precision("high")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -223,6 +226,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=0, help="stop after so many steps (0: by the clock alone)")
     parser.add_argument("--eval-limit", type=int, default=0, help="evaluate only so many cases (0: all)")
     parser.add_argument("--dev-wordings", action="store_true", help="keep wordings from the training and evaluate them")
+    parser.add_argument("--rewording", action="store_true", help="other words in the wordings (see rewording)")
     train(Options(**vars(parser.parse_args())))
 
 
