@@ -49,10 +49,8 @@ def service_class(name: str) -> ServiceClass:
 def token_due_s(terms: Terms, num_generated: int, last_token_s: float) -> float:
     """When the next token of a text request is due, on the engine's clock: never later than all of it is wanted."""
     promised = SERVICE_CLASSES[terms.service_class]
-    if num_generated == 0:
-        due_s = terms.arrival_s + promised.first_token_s
-    else:
-        due_s = last_token_s + promised.inter_token_s
+    is_first = num_generated == 0
+    due_s = terms.arrival_s + promised.first_token_s if is_first else last_token_s + promised.inter_token_s
     if terms.deadline_s is not None:
         due_s = min(due_s, terms.arrival_s + terms.deadline_s)
     return due_s - terms.behind_s

@@ -67,17 +67,27 @@ Expression = Gen | Select | Media | Spoken
 
 def system(*parts: Text) -> Spoken:
     """Tells the model what it is."""
-    return Spoken("system", parts)
+    return _spoken("system", parts, Text)
 
 
 def user(*parts: Text) -> Spoken:
     """Says something to the model."""
-    return Spoken("user", parts)
+    return _spoken("user", parts, Text)
 
 
 def assistant(*parts: Text | Gen | Select) -> Spoken:
     """The model's turn: texts put into its mouth, `gen`s and `select`s, in order."""
-    return Spoken("assistant", parts)
+    return _spoken("assistant", parts, Text | Gen | Select)
+
+
+def _spoken(role: str, parts: tuple[Any, ...], allowed: Any) -> Spoken:
+    for part in parts:
+        if isinstance(part, Gen | Select) and allowed is Text:
+            raise InvalidRequest(part.name, f"'{part.name}': the model does not write what the {role} says.")
+        if not isinstance(part, allowed):
+            text = f"Invalid part of {role}(...), of type {type(part).__name__}. Allowed: strings and variables of text."
+            raise InvalidRequest(role, text, "invalid_type")
+    return Spoken(role, parts)
 
 
 # Text
@@ -106,14 +116,16 @@ def gen(
         n: more than one makes the variable a list; `s.keep(name, index)` says with which to go on.
         tools: functions that the model may call; the program runs them and tells it what they gave.
         max_rounds: how often it may call before it has to answer; a call beyond fails the node.
-        regex, json_schema: refused; nothing constrains what a model may write. `gen_json` checks afterwards.
+        regex, json_schema (also a pydantic model): refused; nothing constrains what a model may write. `gen_json`
+            checks afterwards.
 
     Raises:
         InvalidRequest: names the option.
     """
     for option, value in (("regex", regex), ("json_schema", json_schema)):
         if value is not None:
-            text = f"'{option}' is not supported: text is not constrained. gen_int, gen_float and gen_json check it."
+            text = f"'{option}' of '{name}' is not supported: nothing constrains what a model may write. Instead, "
+            text += "gen_int, gen_float and gen_json(..., into=a type or pydantic model) check what it wrote."
             raise InvalidRequest(option, text, "unsupported_parameter")
     if tools and (n != 1 or max_rounds < 1):
         raise InvalidRequest("tools", f"Invalid 'tools' of '{name}': they need n=1 and max_rounds of 1 or more.")
@@ -233,6 +245,9 @@ def _media(
     model: str | None,
     **more: int | None,
 ) -> Media:
+    if not isinstance(prompt, Text):
+        text = f"Invalid 'prompt' of '{name}', of type {type(prompt).__name__}. Allowed: a string or a variable of text."
+        raise InvalidRequest("prompt", text, "invalid_type")
     given = {
         "negative_prompt": negative_prompt,
         "size": size,

@@ -57,6 +57,16 @@ class Outcome:
     scores: Scores | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ValueOf:
+    """Reads a node's value, once it has ended well."""
+
+    node: "Node"
+
+    def __call__(self) -> Any:
+        return self.node.result.result().value
+
+
 class NodeFailed(HemiolaError):
     """A node gave nothing: the message names it, its line and its requests. `__cause__` is why.
 
@@ -89,6 +99,9 @@ class Node:
         created_s, submitted_s, first_s, ended_s: on the engine's clock; `first_s` is the first event.
         request_ids: of all attempts.
         usage: of the last attempt.
+        size: how much there is to do, to be compared with others of its kind: tokens, steps.
+        model: as it was named.
+        root: the turn that its conversation begins with; None where it has none.
     """
 
     idx: int
@@ -100,6 +113,9 @@ class Node:
     loop_thread: int
     created_s: float
     result: Future[Outcome] = field(default_factory=Future)
+    size: float = 1.0
+    model: str | None = None
+    root: object = None
     submitted_s: float | None = None
     first_s: float | None = None
     ended_s: float | None = None

@@ -20,9 +20,10 @@ class AnswerUnfit(HemiolaError):
 
     code = "answer_unfit"
 
-    def __init__(self, wanted: str, text: str) -> None:
+    def __init__(self, wanted: str, text: str, why: object = None) -> None:
         shown = text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
-        super().__init__(f"Expected {wanted}, but the answer is {shown!r}.")
+        reason = f" ({why})" if why else ""
+        super().__init__(f"Expected {wanted}, but the answer is {shown!r}{reason}.")
 
 
 def read_int(minimum: int | None, maximum: int | None) -> Reader:
@@ -63,7 +64,7 @@ def read_json(into: Any) -> Reader:
             value = msgspec.json.decode(fenced[1] if fenced else text)
             return value if into is None else _converted(value, into)
         except (msgspec.MsgspecError, ValueError) as error:  # the latter is pydantic's
-            raise AnswerUnfit(wanted, text) from error
+            raise AnswerUnfit(wanted, text, error) from error
 
     return read
 

@@ -103,6 +103,16 @@ def nodes_in(turns: Sequence[Turn]) -> tuple[Node, ...]:
     return distinct(node for turn in turns for node in turn.nodes)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TextOf:
+    """Reads all that was said, as text."""
+
+    turns: tuple[Turn, ...]
+
+    def __call__(self) -> str:
+        return as_text(self.turns)
+
+
 def is_conversation(turns: Sequence[Turn]) -> bool:
     """Whether somebody speaks; else it is plain text, or nothing yet."""
     return bool(turns) and turns[0].role != ""

@@ -2,8 +2,12 @@
 
 import json
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
+from hemiola.core.errors import InvalidRequest
+
+from ..results import ImageResult, Picture, VideoResult
 from .graph import Node, distinct
 
 
@@ -50,7 +54,7 @@ class Variable:
     # Without waiting
 
     def __getitem__(self, key: Any) -> "Variable":
-        return Variable(self.nodes, lambda: self.read()[key])
+        return Variable(self.nodes, Item(self, key))
 
     def __add__(self, other: "str | Variable") -> "Variable":
         return joined(self, other)
@@ -103,10 +107,22 @@ Text = str | Variable
 
 
 def as_text(value: Any) -> str:
-    """A value as a prompt has it: text as it is, objects and arrays as JSON, the rest as Python prints it."""
+    """A value as a prompt has it: text as it is, objects and arrays as JSON, the rest as Python prints it.
+
+    Raises:
+        InvalidRequest: it is, or has in it, a picture or clip, or something else that JSON has no word for.
+    """
     if isinstance(value, dict | list | tuple):
-        return json.dumps(value, ensure_ascii=False)
-    return str(value)
+        return json.dumps(value, ensure_ascii=False, default=_no_text)
+    return str(_no_text(value) if isinstance(value, ImageResult | Picture | VideoResult) else value)
+
+
+def _no_text(value: Any) -> NoReturn:
+    if isinstance(value, ImageResult | Picture | VideoResult):
+        kind = "clip" if isinstance(value, VideoResult) else "picture"
+        text = f"A {kind} is no text, and no served model sees {kind}s. Allowed: texts and what JSON can say."
+        raise InvalidRequest("prompt", text, "unsupported_parameter")
+    raise InvalidRequest("prompt", f"A {type(value).__name__} cannot be written as text or JSON.", "invalid_type")
 
 
 def text_of(part: Text) -> str:
@@ -121,9 +137,43 @@ def nodes_of(*parts: Text) -> tuple[Node, ...]:
 
 def joined(*parts: Text) -> Variable:
     """Texts and variables as one text."""
-    return Variable(nodes_of(*parts), lambda: "".join(map(text_of, parts)))
+    return Variable(nodes_of(*parts), Joined(parts))
 
 
 def gathered(variables: Sequence[Variable]) -> Variable:
     """Variables as one list."""
-    return Variable(nodes_of(*variables), lambda: [each.read() for each in variables])
+    return Variable(nodes_of(*variables), Gathered(tuple(variables)))
+
+
+# How variables are read: said as values, so that a program can be written down before it runs.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Item:
+    """`of[key]`"""
+
+    of: Variable
+    key: Any
+
+    def __call__(self) -> Any:
+        return self.of.read()[self.key]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joined:
+    """One text."""
+
+    parts: tuple[Text, ...]
+
+    def __call__(self) -> str:
+        return "".join(map(text_of, self.parts))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gathered:
+    """One list."""
+
+    variables: tuple[Variable, ...]
+
+    def __call__(self) -> list[Any]:
+        return [each.read() for each in self.variables]

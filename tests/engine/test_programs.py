@@ -1,4 +1,4 @@
-"""What the engine does for requests that are parts of one program: prefixes stay until it ends, and never block others."""
+"""What the engine does for requests that are parts of one program: prefixes stay until it ends, and block nobody."""
 
 from typing import Any
 
