@@ -21,6 +21,10 @@ class GatedActivation(Protocol):
         """[T, 2 I], gates first -> [T, I]. May overwrite its input."""
         ...
 
+    def apart(self, gate: Tensor, up: Tensor) -> Tensor:
+        """Of two contiguous tensors of one shape, for projections that are not joint. May overwrite the gates."""
+        ...
+
 
 GATED_ACTIVATION: Operation[GatedActivation] = Operation(
     "gated_activation", {"torch": "hemiola.kernels.activation.torch_reference:TorchGatedActivation"}

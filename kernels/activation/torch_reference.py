@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -13,6 +14,11 @@ _FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": functional.gelu,
     "gelu_pytorch_tanh": partial(functional.gelu, approximate="tanh"),
 }
+_IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
+    "silu": torch.ops.aten.silu_.default,
+    "gelu": torch.ops.aten.gelu_.default,
+    "gelu_pytorch_tanh": partial(torch.ops.aten.gelu_.default, approximate="tanh"),
+}
 
 
 class TorchGatedActivation:
@@ -22,6 +28,7 @@ class TorchGatedActivation:
         if kind not in _FUNCTIONS:
             raise ValueError(f"Unknown activation '{kind}'. Known: {', '.join(_FUNCTIONS)}.")
         self._function = _FUNCTIONS[kind]
+        self._in_place = _IN_PLACE[kind]
 
     @classmethod
     def why_not(cls, target: Target) -> str | None:
@@ -30,3 +37,6 @@ class TorchGatedActivation:
     def __call__(self, gate_up: Tensor) -> Tensor:
         half = gate_up.shape[1] // 2
         return self._function(gate_up[:, :half]).mul_(gate_up[:, half:])
+
+    def apart(self, gate: Tensor, up: Tensor) -> Tensor:
+        return self._in_place(gate).mul_(up)
