@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from hemiola.core.errors import InvalidRequest
 
-from .reading import Reader, read_float, read_int, read_json
+from .reading import Reader, ReadFloat, ReadInt, ReadJson
 from .scoring import SCORINGS, Scoring
 from .tools import Tool
 from .values import Text
@@ -85,7 +85,9 @@ def _spoken(role: str, parts: tuple[Any, ...], allowed: Any) -> Spoken:
         if isinstance(part, Gen | Select) and allowed is Text:
             raise InvalidRequest(part.name, f"'{part.name}': the model does not write what the {role} says.")
         if not isinstance(part, allowed):
-            text = f"Invalid part of {role}(...), of type {type(part).__name__}. Allowed: strings and variables of text."
+            text = (
+                f"Invalid part of {role}(...), of type {type(part).__name__}. Allowed: strings and variables of text."
+            )
             raise InvalidRequest(role, text, "invalid_type")
     return Spoken(role, parts)
 
@@ -166,14 +168,14 @@ def gen_int(
     name: str, *, minimum: int | None = None, maximum: int | None = None, retries: int = 0, **options: Any
 ) -> Gen:
     """An answer with exactly one number in it, which is whole and within the bounds. Options: see `gen`."""
-    return _read(name, read_int(minimum, maximum), retries, options)
+    return _read(name, ReadInt(minimum, maximum), retries, options)
 
 
 def gen_float(
     name: str, *, minimum: float | None = None, maximum: float | None = None, retries: int = 0, **options: Any
 ) -> Gen:
     """An answer with exactly one number in it, within the bounds. Options: see `gen`."""
-    return _read(name, read_float(minimum, maximum), retries, options)
+    return _read(name, ReadFloat(minimum, maximum), retries, options)
 
 
 def gen_json(name: str, *, into: Any = None, retries: int = 0, **options: Any) -> Gen:
@@ -183,7 +185,7 @@ def gen_json(name: str, *, into: Any = None, retries: int = 0, **options: Any) -
         into: a type that it must fit: a dataclass, TypedDict, msgspec Struct, `list[int]`, ... or a pydantic model.
         retries: how often an answer that does not is asked for again, each time with the next seed.
     """
-    return _read(name, read_json(into), retries, options)
+    return _read(name, ReadJson(into), retries, options)
 
 
 def _read(name: str, read: Callable[[str], Any], retries: int, options: Mapping[str, Any]) -> Gen:
@@ -246,7 +248,9 @@ def _media(
     **more: int | None,
 ) -> Media:
     if not isinstance(prompt, Text):
-        text = f"Invalid 'prompt' of '{name}', of type {type(prompt).__name__}. Allowed: a string or a variable of text."
+        text = (
+            f"Invalid 'prompt' of '{name}', of type {type(prompt).__name__}. Allowed: a string or a variable of text."
+        )
         raise InvalidRequest("prompt", text, "invalid_type")
     given = {
         "negative_prompt": negative_prompt,

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -26,47 +27,52 @@ class AnswerUnfit(HemiolaError):
         super().__init__(f"Expected {wanted}, but the answer is {shown!r}{reason}.")
 
 
-def read_int(minimum: int | None, maximum: int | None) -> Reader:
+@dataclass(frozen=True, slots=True)
+class ReadInt:
     """A reader of the one whole number in a text."""
-    wanted = f"exactly one number, whole{_bounds(minimum, maximum)}"
 
-    def read(text: str) -> int:
+    minimum: int | None = None
+    maximum: int | None = None
+
+    def __call__(self, text: str) -> int:
+        wanted = f"exactly one number, whole{_bounds(self.minimum, self.maximum)}"
         digits = _only_number(text, wanted)
         number = int(digits) if digits.lstrip("+-").isdecimal() else float(digits)
-        if number != int(number) or not _is_within(number, minimum, maximum):
+        if number != int(number) or not _is_within(number, self.minimum, self.maximum):
             raise AnswerUnfit(wanted, text)
         return int(number)
 
-    return read
 
-
-def read_float(minimum: float | None, maximum: float | None) -> Reader:
+@dataclass(frozen=True, slots=True)
+class ReadFloat:
     """A reader of the one number in a text."""
-    wanted = f"exactly one number{_bounds(minimum, maximum)}"
 
-    def read(text: str) -> float:
+    minimum: float | None = None
+    maximum: float | None = None
+
+    def __call__(self, text: str) -> float:
+        wanted = f"exactly one number{_bounds(self.minimum, self.maximum)}"
         number = float(_only_number(text, wanted))
-        if not _is_within(number, minimum, maximum):
+        if not _is_within(number, self.minimum, self.maximum):
             raise AnswerUnfit(wanted, text)
         return number
 
-    return read
 
-
-def read_json(into: Any) -> Reader:
+@dataclass(frozen=True, slots=True)
+class ReadJson:
     """A reader of a text that is a JSON document, alone or in a fence, of a type if one is given."""
-    name = getattr(into, "__name__", str(into))
-    wanted = "a JSON document" + ("" if into is None else f" that fits {name}")
 
-    def read(text: str) -> Any:
+    into: Any = None
+
+    def __call__(self, text: str) -> Any:
         fenced = _FENCE.match(text)
         try:
             value = msgspec.json.decode(fenced[1] if fenced else text)
-            return value if into is None else _converted(value, into)
+            return value if self.into is None else _converted(value, self.into)
         except (msgspec.MsgspecError, ValueError) as error:  # the latter is pydantic's
+            name = getattr(self.into, "__name__", str(self.into))
+            wanted = "a JSON document" + ("" if self.into is None else f" that fits {name}")
             raise AnswerUnfit(wanted, text, error) from error
-
-    return read
 
 
 def _converted(value: Any, into: Any) -> Any:
