@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from .api.programs.program import Program as Program
     from .api.programs.program import program as program
     from .api.programs.run import Run as Run
+    from .api.programs.seeing import edit_image as edit_image
+    from .api.programs.seeing import image as image
+    from .api.programs.seeing import video as video
     from .api.programs.state import Forks as Forks
     from .api.programs.state import State as State
     from .api.programs.tools import Tool as Tool
@@ -81,6 +84,7 @@ _HOMES = {
     "api.programs.graph": ("NodeFailed",),
     "api.programs.program": ("Program", "program"),
     "api.programs.run": ("Run",),
+    "api.programs.seeing": ("edit_image", "image", "video"),
     "api.programs.state": ("Forks", "State"),
     "api.programs.tools": ("Tool", "tool"),
     "api.programs.trace": ("Trace",),
@@ -127,6 +131,9 @@ __all__ = [  # noqa: RUF022 - in the order in which one meets them
     "gen_json",
     "gen_image",
     "gen_video",
+    "edit_image",
+    "image",
+    "video",
     "select",
     "tool",
     "Program",

@@ -67,18 +67,21 @@ def test_the_public_names_are_these() -> None:
         "Video",
         "VideoResult",
         "assistant",
+        "edit_image",
         "gen",
         "gen_float",
         "gen_image",
         "gen_int",
         "gen_json",
         "gen_video",
+        "image",
         "program",
         "select",
         "system",
         "tool",
         "user",
         "using",
+        "video",
     ]
     assert all(getattr(hemiola, name).__name__ == name for name in hemiola.__all__)
 

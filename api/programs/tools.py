@@ -29,8 +29,10 @@ class Tool:
     @property
     def schema(self) -> dict[str, Any]:
         """As the OpenAI API has it."""
-        properties = {name: msgspec.json.schema(kind) for name, kind in self.types.items()}
+        schemas, shared = msgspec.json.schema_components(self.types.values(), ref_template="#/$defs/{name}")
+        properties = dict(zip(self.types, schemas, strict=True))
         parameters = {"type": "object", "properties": properties, "required": list(self.required)}
+        parameters |= {"$defs": shared} if shared else {}
         described = {"description": self.description} if self.description else {}
         return {"type": "function", "function": {"name": self.name, **described, "parameters": parameters}}
 
@@ -67,7 +69,7 @@ def tool(function: Callable[..., Any]) -> Tool:
     """A function that the model may call, described by its name, docstring and annotations.
 
     Raises:
-        InvalidRequest: an argument has no annotation, or cannot be given by name.
+        InvalidRequest: an argument has no annotation, cannot be given by name, or is of a type that JSON cannot give.
     """
     hints = get_type_hints(function)
     parameters = inspect.signature(function).parameters
@@ -76,6 +78,11 @@ def tool(function: Callable[..., Any]) -> Tool:
         if name not in hints or not is_named:
             text = f"'{name}' of {function.__name__}: arguments of tools have names and annotations."
             raise InvalidRequest(name, text)
+        try:
+            msgspec.json.schema(hints[name])
+        except TypeError as error:
+            text = f"'{name}' of {function.__name__}, {hints[name]}, is of a type that JSON cannot give: {error}"
+            raise InvalidRequest(name, text) from error
     return Tool(
         function,
         function.__name__,

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from PIL import Image
+from pydantic import BaseModel
 
 import hemiola as hm
 from hemiola.core.errors import InvalidRequest
 from hemiola.tests.api.programs.scripted import ScriptedCalls
+
+PICTURE: Any = Image.new("RGB", (8, 8))
 
 
 def numbered() -> ScriptedCalls:
@@ -170,6 +174,11 @@ class Card:
     age: int
 
 
+class Fox(BaseModel):
+    name: str
+    legs: int
+
+
 @pytest.mark.parametrize(
     ("expression", "answer", "value"),
     [
@@ -179,6 +188,7 @@ class Card:
         (hm.gen_json("x"), '{"a": [1, 2]}', {"a": [1, 2]}),
         (hm.gen_json("x", into=Card), '```json\n{"name": "Bo", "age": 3}\n```', Card("Bo", 3)),
         (hm.gen_json("x", into=list[int]), "[1, 2]", [1, 2]),
+        (hm.gen_json("x", into=Fox), '{"name": "Bo", "legs": "4"}', Fox(name="Bo", legs=4)),
     ],
 )
 def test_answers_are_read_as_what_was_asked_for(expression: hm.Gen, answer: str, value: object) -> None:
@@ -201,6 +211,7 @@ def test_answers_are_read_as_what_was_asked_for(expression: hm.Gen, answer: str,
         (hm.gen_float("x", minimum=0.0), "-0.5"),
         (hm.gen_json("x"), "{"),
         (hm.gen_json("x", into=Card), '{"name": "Bo"}'),
+        (hm.gen_json("x", into=Fox), '{"name": "Bo", "legs": "many"}'),
     ],
 )
 def test_other_answers_fail_with_what_was_expected(expression: hm.Gen, answer: str) -> None:
@@ -238,9 +249,15 @@ def test_answers_that_do_not_fit_are_asked_for_again_only_as_often_as_said(
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (lambda s: s.add(hm.gen("x", regex="a+")), "'regex' is not supported"),
-        (lambda s: s.add(hm.gen("x", json_schema={})), "'json_schema' is not supported"),
+        (lambda s: s.add(hm.gen("x", regex="a+")), "'regex' of 'x' is not supported"),
+        (lambda s: s.add(hm.gen("x", json_schema={})), "'json_schema' of 'x' is not supported"),
+        (lambda s: s.add(hm.gen("x", json_schema=Fox)), "'json_schema' of 'x' .* gen_json"),
+        (lambda s: s.add(hm.edit_image("x", "fox.png", "in the snow")), "'edit_image' is not supported: .* gen_image"),
+        (lambda s: s.add(hm.user("What is this? ", hm.image("fox.png"))), "'image' is not supported: .* sees pictures"),
+        (lambda s: s.add(hm.user("What is this? ", hm.video("fox.mp4"))), "'video' is not supported: .* sees clips"),
+        (lambda s: s.add(hm.user(PICTURE)), r"part of user\(...\), of type Image. Allowed: strings"),
         (lambda s: s.add(hm.gen_int("x", retries=1, temperature=0)), "same answer"),
+        (lambda s: s.add(hm.gen_image("x", 3)), "Invalid 'prompt' of 'x', of type int"),  # type: ignore[arg-type]
         (lambda s: s["nothing"], "No variable is called 'nothing'"),
         (lambda s: s.add(hm.user(hm.gen("x"))), "does not write what the user says"),  # type: ignore[arg-type]
         (lambda s: s.__iadd__("text"), "Say whose"),
@@ -260,6 +277,38 @@ def test_mistakes_are_named(wrong: Callable[[Any], object], words: str) -> None:
 
     with pytest.raises(InvalidRequest, match=words):
         mistaken.on(numbered()).run()
+
+
+def test_json_that_does_not_fit_says_what_is_missing() -> None:
+    @hm.program
+    def ask(s: hm.State) -> None:
+        s += hm.user("?")
+        s += hm.gen_json("x", into=Card)
+
+    with pytest.raises(hm.NodeFailed, match=r"fits Card, but .* missing required field `age`"):
+        ask.on(ScriptedCalls(lambda *_: '{"name": "Bo"}')).run()["x"]
+
+
+@pytest.mark.parametrize("how", ["alone", "in a list", "as a prompt"])
+def test_pictures_do_not_silently_become_text(how: str) -> None:
+    @hm.program
+    def look(s: hm.State) -> None:
+        s += hm.user("?")
+        forks = s.fork(2)
+        for fork in forks:
+            fork += hm.gen_image("picture", "a fox")
+        forks.join()
+        seen = s["picture"] if how == "in a list" else s["picture"][0]
+        if how == "as a prompt":
+            s += hm.gen_video("answer", seen)
+            return
+        s += hm.user("What is this? ", seen)
+        s += hm.gen("answer")
+
+    calls = numbered()
+    (error,) = look.on(calls).run().errors
+    assert "'answer' (test_language.py:" in str(error) and "no served model sees pictures" in str(error)
+    assert calls.prompts("chat") == calls.prompts("video") == []
 
 
 def test_select_needs_somebody_who_scores() -> None:
