@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..core.events import TopLogprob
 from ..core.request import Sampling
+from ..core.staging import ints_to_device, to_device
 from ..kernels.sampling import Draw, Sampler
 from .random_stream import uniforms
 
@@ -51,7 +52,7 @@ def choose(sampler: type[Sampler], logits_RV: Tensor, asked: Mapping[int, Asked]
     else:
         tokens_R = sampler.greedy(logits_RV)
         if drawn:
-            index = torch.tensor(drawn, device=logits_RV.device)
+            index = ints_to_device(drawn, logits_RV.device)
             draw = _draw([asked[row] for row in drawn], logits_RV.device)
             tokens_R.index_copy_(0, index, sampler.sample(logits_RV.index_select(0, index), draw))
     _force(tokens_R, asked)
@@ -64,7 +65,7 @@ def _force(tokens_R: Tensor, asked: Mapping[int, Asked]) -> None:
         row: sampling.forced_token_ids[n] for row, (sampling, n) in asked.items() if n < len(sampling.forced_token_ids)
     }
     if forced:
-        rows, token_ids = (torch.tensor(each, device=tokens_R.device) for each in zip(*forced.items(), strict=True))
+        rows, token_ids = (ints_to_device(each, tokens_R.device) for each in zip(*forced.items(), strict=True))
         tokens_R.index_copy_(0, rows, token_ids.to(tokens_R.dtype))
 
 
@@ -72,9 +73,9 @@ def _draw(asked: Sequence[Asked], device: torch.device) -> Draw:
     samplings = [sampling for sampling, _ in asked]
     numbers = uniforms([sampling.seed for sampling in samplings], [counter for _, counter in asked])
     floats = np.array([(s.temperature, s.top_p) for s in samplings], dtype=np.float32)
-    temperature_R, top_p_R = torch.from_numpy(floats).to(device).unbind(1)
-    top_k_R = torch.tensor([s.top_k for s in samplings], device=device)
-    return Draw(temperature_R, top_p_R, top_k_R, torch.from_numpy(numbers).to(device))
+    temperature_R, top_p_R = to_device(torch.from_numpy(floats), device).unbind(1)
+    top_k_R = ints_to_device([s.top_k for s in samplings], device)
+    return Draw(temperature_R, top_p_R, top_k_R, to_device(torch.from_numpy(numbers), device))
 
 
 def _log_probs(logits_RV: Tensor, tokens_R: Tensor, asked: Mapping[int, Asked]) -> LogProbs | None:
@@ -82,7 +83,7 @@ def _log_probs(logits_RV: Tensor, tokens_R: Tensor, asked: Mapping[int, Asked]) 
     counts = {row: sampling.logprobs for row, (sampling, _) in asked.items() if sampling.logprobs is not None}
     if not counts:
         return None
-    index = torch.tensor(list(counts), device=logits_RV.device)
+    index = ints_to_device(list(counts), logits_RV.device)
     all_NV = torch.log_softmax(logits_RV.index_select(0, index), -1)
     top = all_NV.topk(min(max(counts.values()), all_NV.shape[1]), -1)
     chosen_N = all_NV.gather(1, tokens_R.index_select(0, index)[:, None])[:, 0]

@@ -131,11 +131,11 @@ class EncodeState:
 
     @property
     def is_ready(self) -> bool:
-        return not self.is_over
+        return not self.is_over and self.next_block < self.num_blocks
 
     @property
     def waiting_for(self) -> str | None:
-        return None
+        return None if self.is_ready else "its last block"
 
     @property
     def batch_key(self) -> Hashable:

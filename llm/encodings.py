@@ -16,6 +16,7 @@ from ..core.errors import ContextTooLong, HemiolaError, InvalidRequest, RequestA
 from ..core.memory import Arena, Lease
 from ..core.pending import Stopwatch
 from ..core.request import Terms
+from ..core.staging import ints_to_device
 from ..core.step import Batch, Blocks, Pending, Quantum, Shortfall, Slot, StepOutput, Work, total_work
 from ..core.text_encoder import Encoding
 from ..kernels.attention import RaggedAttention
@@ -54,7 +55,7 @@ class Encodings:
         model: LanguageModel,
         arena: Arena,
         *,
-        attention: type[RaggedAttention],
+        attention: RaggedAttention,
         device: torch.device,
         max_tokens: int,
     ) -> None:
@@ -152,8 +153,8 @@ class Encodings:
                 return lease
             results.append(lease)
         lens = [len(state.token_ids) for state in chosen]
-        ids = torch.tensor([i for state in chosen for i in state.token_ids], device=self._device)
-        positions = torch.cat([torch.arange(n, device=self._device) for n in lens])
+        ids = ints_to_device([i for state in chosen for i in state.token_ids], self._device)
+        positions = ints_to_device([i for n in lens for i in range(n)], self._device)
         opened = OpenEncoding(chosen, carry, results, ids, positions, lens)
         for state in chosen:
             state.open = opened

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..core.memory import Arena, HostCopy, Match, Need, PrefixCache, Promise
 from ..core.memory.tree import Node
+from ..core.staging import ints_to_device
 from ..core.step import Shortfall
 from .models.base import ModelShape
 
@@ -265,4 +266,4 @@ class KvCache:
             self.prefixes.unlock(memory.node)
 
     def _index(self, pages: Sequence[int]) -> Tensor:
-        return torch.tensor(pages, dtype=torch.int64, device=self.view.device)
+        return ints_to_device(pages, self.view.device)

@@ -57,7 +57,7 @@ class Arena:
         base = -raw.data_ptr() % ALIGNMENT
         self.buffer = raw[base : base + self.nbytes]
         self.clock = clock or InFlight()
-        self.host = HostTier(host_bytes, is_pinned=self.device.type == "cuda")
+        self.host = HostTier(host_bytes, is_pinned=self.device.type == "cuda", clock=self.clock)
         self.prices = Prices(_seconds_per_token)
         span_bytes = aligned(span_bytes or min(self.nbytes // 64, USUAL_SPAN_BYTES))
         self._room = Room(self.nbytes, span_bytes, self.clock, self.prices)

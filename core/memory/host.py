@@ -1,12 +1,14 @@
 """The host tier: a bounded buffer in host memory (pinned beside a GPU) for what leaves the device for a while.
 
-Copies are plain bytes of a tensor and come back bit-equal. Knows nothing of what they mean.
+Copies are plain bytes of a tensor and come back bit-equal. Beside a GPU they are enqueued, and nobody waits for them:
+all copies come one after another, and after and before all steps (`InFlight.outside`). Knows nothing of what they mean.
 """
 
 from typing import Protocol
 
 import torch
 
+from ..device import InFlight
 from ..step import Shortfall
 from .extents import Extents, aligned
 
@@ -24,7 +26,8 @@ class HostCopy:
         self.start = start
         self.is_released = False
         self._bytes = tier.buffer[start : start + self.nbytes]
-        self._view().copy_(tensor)
+        with tier.clock.outside():
+            self._view().copy_(tensor, non_blocking=True)
 
     def load_into(self, tensor: torch.Tensor) -> None:
         """Writes the bytes back into a tensor of the same shape and dtype."""
@@ -32,7 +35,8 @@ class HostCopy:
             raise ValueError(f"The host copy of '{self.owner}' is released.")
         if (tensor.shape, tensor.dtype) != (self._shape, self._dtype):
             raise ValueError(f"A copy of {tuple(self._shape)} {self._dtype} cannot load into {tuple(tensor.shape)}.")
-        tensor.copy_(self._view())
+        with self._tier.clock.outside():
+            tensor.copy_(self._view(), non_blocking=True)
 
     def release(self) -> None:
         """Gives the host bytes back, once."""
@@ -62,8 +66,9 @@ class HostTier:
     When a copy does not fit, tenants release copies that are only a cache, the cheapest first.
     """
 
-    def __init__(self, nbytes: int, *, is_pinned: bool = False) -> None:
+    def __init__(self, nbytes: int, *, is_pinned: bool = False, clock: InFlight | None = None) -> None:
         self.nbytes = nbytes
+        self.clock = clock or InFlight()
         self.buffer = torch.empty(nbytes, dtype=torch.uint8, pin_memory=is_pinned)
         self.copies: dict[int, HostCopy] = {}
         self.tenants: list[HostTenant] = []

@@ -12,6 +12,7 @@ from typing import Protocol, cast
 import torch
 
 from ..device import InFlight
+from ..staging import ints_to_device
 from ..step import Shortfall
 from .spans import FreePages
 
@@ -124,7 +125,7 @@ class PageClass:
     def on_moved(self, callback: Callable[[Mapping[int, int]], None]) -> None:
         """Registers a holder of pages: called with {old id: new id} when pages have moved, before any later launch.
 
-        The copy is enqueued on the current stream, which must be that of the one lane whose steps use the class.
+        The copy is enqueued: after all steps that were launched, and before all that will be.
         """
         self._on_moved.append(callback)
 
@@ -157,9 +158,10 @@ class PageClass:
         new = self._pop(len(old))
         rows = self._rows()
         at_once = max(MOVED_AT_ONCE_BYTES // self.page_bytes, 1)
-        for i in range(0, len(old), at_once):
-            to, of = (torch.tensor(ids[i : i + at_once], device=rows.device) for ids in (new, old))
-            rows.index_copy_(0, to, rows[of])
+        with self._clock.outside():
+            for i in range(0, len(old), at_once):
+                to, of = (ints_to_device(ids[i : i + at_once], rows.device) for ids in (new, old))
+                rows.index_copy_(0, to, rows[of])
         for before, after in zip(old, new, strict=True):
             self._owners[after] = self._owners.pop(before)
         moves = dict(zip(old, new, strict=True))
