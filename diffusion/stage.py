@@ -7,6 +7,17 @@
 
 The runner may stop between any two blocks; what lives there is in `carry.tensors`, which it then copies into leased
 memory. Stages know nothing of leases, states, scheduling, or how many rows are worth a batch.
+
+What a runner may rely on, so that blocks can be captured as CUDA graphs over slots that hold the carry:
+
+- `open` puts into `carry.facts` the batch's layout: hashable, and equal for equal layouts. The names, shapes, strides
+  and types of the carry's tensors depend on the facts and on how many blocks have run, on nothing else.
+- A block whose `is_capturable` is set reads the carry's tensors, its facts and the model's weights, and nothing else:
+  no row, no cache that may forget, no value on the host. What was captured is right for whatever the tensors hold.
+- Such a block puts new tensors into the carry under names that were there before. It never writes into one, and
+  leaves those that it does not change as they are.
+- On CUDA neither `open`, nor a block, nor `close` waits for the device. Constants of a layout are made on the device by
+  the launch that first needs them; launches of one lane are ordered.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -36,7 +47,7 @@ class Carry:
 
     Fields:
         tensors: by name. Blocks replace them; they write into one only where its stage says so.
-        facts: of the host, fixed by `open`: shapes, packing. Never a tensor.
+        facts: of the host, fixed by `open`: shapes, packing. Hashable, and equal for equal layouts. Never a tensor.
     """
 
     tensors: dict[str, Tensor] = field(default_factory=dict)
@@ -45,10 +56,14 @@ class Carry:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One bounded piece of a step. `work` is that of one row alone; rows of one batch may differ in it."""
+    """One bounded piece of a step. `work` is that of one row alone; rows of one batch may differ in it.
+
+    `is_capturable`: see the module's docstring.
+    """
 
     run: Callable[[Carry], None]
     work: Work
+    is_capturable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +80,7 @@ class Noisy:
 
     Fields:
         latents: float32 [channels, frames, height, width].
-        timestep: of the row's schedule, a scalar on the CPU.
+        timestep: of the row's schedule, a scalar on the model's device.
         conditions: what the encode stage made of the prompt and, with guidance, of the negative prompt.
         num_padding: padding tokens that diffusers would feed after each prompt.
         guidance_scale: as asked.

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from hemiola.core.step import Work
 
+from .places import uploaded
+
 
 class TextLayers(Protocol):
     """`embed`, then every layer in turn, then `finish`: [1, num_tokens, hidden_size] throughout."""
@@ -46,7 +48,7 @@ class DecoderLayers:
 
     def embed(self, token_ids: Sequence[int]) -> Tensor:
         embedding = self._model.embed_tokens
-        return embedding(torch.tensor([token_ids], device=embedding.weight.device))  # type: ignore[no-any-return]
+        return embedding(uploaded(token_ids, embedding.weight.device))  # type: ignore[no-any-return]
 
     def layer(self, index: int, hidden_NLH: Tensor) -> Tensor:
         positions = torch.arange(hidden_NLH.shape[1], device=hidden_NLH.device).unsqueeze(0)
@@ -69,7 +71,7 @@ class T5Layers:
 
     def embed(self, token_ids: Sequence[int]) -> Tensor:
         embedding = self._stack.embed_tokens
-        return embedding(torch.tensor([token_ids], device=embedding.weight.device))  # type: ignore[no-any-return]
+        return embedding(uploaded(token_ids, embedding.weight.device))  # type: ignore[no-any-return]
 
     def layer(self, index: int, hidden_NLH: Tensor) -> Tensor:
         return _first(self._stack.block[index](hidden_NLH))

@@ -61,7 +61,7 @@ class Decode2d:
 
     def open(self, rows: Sequence[Clean]) -> Carry:
         latents = torch.stack([row.latents.squeeze(1) for row in rows]).to(self._dtype)
-        return Carry({"x": latents / self._scaling + self._shift})
+        return Carry({"x": latents / self._scaling + self._shift}, tuple(latents.shape))
 
     def close(self, carry: Carry, rows: Sequence[Clean]) -> Sequence[Tensor]:
         pictures = (carry.tensors["x"].float() * 0.5 + 0.5).clamp(0, 1)

@@ -206,7 +206,7 @@ class DecodeWan:
         num_rows, num_chunks, _, height, width = latents.shape
         last = self._parts[-1]
         size = (self._num_frames(num_chunks), last.module.out_channels, height * last.scale_out, width * last.scale_out)
-        return Carry({"latents": latents, "frames": latents.new_empty(num_rows, *size)})
+        return Carry({"latents": latents, "frames": latents.new_empty(num_rows, *size)}, tuple(latents.shape))
 
     def close(self, carry: Carry, rows: Sequence[Clean]) -> Sequence[Tensor]:
         frames = (carry.tensors["frames"].float().clamp(-1, 1) * 0.5 + 0.5).clamp(0, 1)

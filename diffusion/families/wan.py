@@ -27,6 +27,7 @@ from ..components import Components
 from ..edge import Edge
 from ..edge.wan import PAD_ID
 from ..encode import EncodeStage
+from ..places import Span, repeated
 from ..solvers import Schedule, make_solver
 from ..stage import Block, Carry, Noisy
 from ..text_layers import T5Layers
@@ -122,10 +123,11 @@ class _TextEmbedder:
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """One guidance branch of one row, and where its text lies among the packed ones."""
+    """One guidance branch of one row, where its text lies among the packed ones, and how much padding that stands for."""
 
     row: int
-    text: slice
+    text: Span
+    num_padding: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,8 @@ class _Denoise:
         self.channels: int = config.in_channels
         self.blocks = lru_cache(maxsize=256)(self._make_blocks)
         self._rope = lru_cache(maxsize=32)(self._make_rope)
+        self._row_of_each = lru_cache(maxsize=64)(self._make_row_of_each)
+        self._bias = lru_cache(maxsize=64)(self._make_bias)
 
     def batch_key(self, shape: _Shape) -> Hashable:
         return shape[:3]
@@ -181,9 +185,9 @@ class _Denoise:
         model = self._model
         facts = _packed(rows)
         latents = torch.stack([row.latents for row in rows]).to(self._dtype)
-        index = torch.tensor([branch.row for branch in facts.branches]).to(self._device)
+        index = self._row_of_each(facts.branches)
         embedder = model.condition_embedder
-        timestep = torch.stack([row.timestep for row in rows]).to(self._device)
+        timestep = torch.stack([row.timestep for row in rows])
         frequencies = embedder.timesteps_proj(timestep)
         time = embedder.time_embedder(frequencies.to(embedder.time_embedder.linear_1.weight.dtype)).to(self._dtype)
         modulation = embedder.time_proj(embedder.act_fn(time)).unflatten(1, (6, -1))
@@ -191,7 +195,7 @@ class _Denoise:
         tensors = {
             "x": model.patch_embedding(latents).flatten(2).transpose(1, 2)[index],
             "text": torch.cat(texts),
-            "bias": self._bias(rows),
+            "bias": self._bias(facts.branches),
             "rope": self._rope(facts.sides),
             "time": time,
             "modulation": modulation,
@@ -219,7 +223,7 @@ class _Denoise:
         tokens, branches = self._num_tokens(shape[:3]), len(shape.text_lens)
         pairs = branches * tokens**2 + tokens * sum(shape.text_lens)
         work = Work(rows=1, new_tokens=branches * tokens, attended_pairs=pairs, blocks=1)
-        return tuple(Block(partial(self._run, block), work) for block in self._model.blocks)
+        return tuple(Block(partial(self._run, block), work, True) for block in self._model.blocks)
 
     def _run(self, block: Any, carry: Carry) -> None:
         tensors = carry.tensors
@@ -249,7 +253,7 @@ class _Denoise:
         value = self._by_head(attention.to_v(text_TD))
         mixed = torch.empty(query.shape, dtype=query.dtype, device=query.device)
         for place, branch in enumerate(carry.facts.branches):
-            text = branch.text
+            text = branch.text.slice
             bias = bias_T[text].expand(1, 1, query.shape[1], -1)
             mixed[place] = dense(query[place, None], key[None, text], value[None, text], bias)[0]
         return attention.to_out[0](mixed.flatten(2))  # type: ignore[no-any-return]
@@ -275,15 +279,16 @@ class _Denoise:
         cosines, sines = self._model.rope(like)
         return torch.complex(cosines[0, :, 0, 0::2].float(), sines[0, :, 0, 1::2].float())
 
-    def _bias(self, rows: Sequence[Noisy]) -> Tensor:
+    def _make_row_of_each(self, branches: tuple[_Branch, ...]) -> Tensor:
+        """int64 [N]."""
+        return repeated([branch.row for branch in branches], [1] * len(branches), self._device)
+
+    def _make_bias(self, branches: tuple[_Branch, ...]) -> Tensor:
         """What is added to the score of each text token: the logarithm of how many of them there are."""
-        parts = []
-        for row in rows:
-            for text, num_padding in zip(row.conditions, row.num_padding, strict=True):
-                bias = torch.zeros(len(text))
-                bias[-1] = math.log(num_padding) if num_padding else -math.inf
-                parts.append(bias)
-        return torch.cat(parts).to(self._device, self._dtype)
+        biases = torch.zeros(sum(b.text.stop - b.text.start for b in branches), dtype=self._dtype, device=self._device)
+        for branch in branches:
+            biases[branch.text.stop - 1] = math.log(branch.num_padding) if branch.num_padding else -math.inf
+        return biases
 
     def _unpatchified(self, tokens_NLD: Tensor, sides: tuple[int, int, int]) -> Tensor:
         grid = [side // patch for side, patch in zip(sides, self._patch, strict=True)]
@@ -296,8 +301,8 @@ def _packed(rows: Sequence[Noisy]) -> _Facts:
     negative: list[_Branch] = []
     start = 0
     for row_idx, row in enumerate(rows):
-        for branches, text in zip((positive, negative), row.conditions, strict=False):
-            branches.append(_Branch(row_idx, slice(start, start + len(text))))
+        for branches, text, padding in zip((positive, negative), row.conditions, row.num_padding, strict=False):
+            branches.append(_Branch(row_idx, Span(start, start + len(text)), padding))
             start += len(text)
     _, *sides = rows[0].latents.shape
     return _Facts((sides[0], sides[1], sides[2]), (*positive, *negative))

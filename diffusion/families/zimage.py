@@ -23,6 +23,7 @@ from ..components import Components
 from ..edge import Edge
 from ..edge.zimage import PATCH
 from ..encode import EncodeStage
+from ..places import repeated
 from ..solvers import Schedule, make_solver
 from ..stage import Block, Carry, Noisy
 from ..text_layers import DecoderLayers
@@ -142,7 +143,7 @@ class _Transformer:
     def embed_time(self, timestep_R: Tensor) -> Tensor:
         """[R, time_dim]. The model counts time from noise, 0, to the picture, 1."""
         time = (1000 - timestep_R) / 1000
-        embedded = self.model.t_embedder(time.to(self.device) * self.model.t_scale)
+        embedded = self.model.t_embedder(time * self.model.t_scale)
         return embedded.to(self.dtype)  # type: ignore[no-any-return]
 
     def block(
@@ -228,6 +229,8 @@ class _Denoise:
         self._refiners: Sequence[Any] = list(model.noise_refiner)
         self._layers: Sequence[Any] = list(model.layers)
         self.blocks = lru_cache(maxsize=256)(self._make_blocks)
+        self._row_of_each = lru_cache(maxsize=64)(self._make_row_of_each)
+        self._row_of_each_patch = lru_cache(maxsize=64)(self._make_row_of_each_patch)
 
     def batch_key(self, shape: Shape) -> Hashable:
         return ()
@@ -235,20 +238,23 @@ class _Denoise:
     def _make_blocks(self, shape: Shape) -> Sequence[Block]:
         pictures = _segments_work([shape.picture_len] * len(shape.pictures))
         segments = _segments_work(shape.segment_lens)
-        blocks = [Block(partial(self._refine, layer), pictures) for layer in self._refiners]
-        blocks.append(Block(partial(self._join_and_run, self._layers[0]), segments))
-        blocks += [Block(partial(self._run, layer), segments) for layer in self._layers[1:]]
+        blocks = [Block(partial(self._refine, layer), pictures, True) for layer in self._refiners]
+        blocks.append(Block(partial(self._join_and_run, self._layers[0]), segments, True))
+        blocks += [Block(partial(self._run, layer), segments, True) for layer in self._layers[1:]]
         return tuple(blocks)
 
     def carried(self, shape: Shape) -> Mapping[str, int]:
         transformer = self._transformer
         width = transformer.dim * transformer.dtype.itemsize
-        tokens = max(len(shape.pictures) * shape.picture_len, sum(shape.segment_lens))
+        picture_tokens, tokens = len(shape.pictures) * shape.picture_len, sum(shape.segment_lens)
+        rope = transformer.rope_dim * torch.complex64.itemsize
         return {
-            "x": tokens * width,
+            "x": max(picture_tokens, tokens) * width,
             "captions": sum(shape.caption_lens) * width,
-            "rope": tokens * transformer.rope_dim * torch.complex64.itemsize,
             "time": transformer.time_dim * transformer.dtype.itemsize,
+            "picture_rope": picture_tokens * rope,
+            "picture_rows": picture_tokens * torch.int64.itemsize,
+            "rope": tokens * rope,
             "rows": tokens * torch.int64.itemsize,
         }
 
@@ -262,19 +268,22 @@ class _Denoise:
         captions = [caption for row in rows for caption in row.conditions]
         tensors = {
             "x": pack([embedded[picture.row] for picture in layout.pictures], layout.picture_packing),
-            "rope": pack_rope(layout.pictures, transformer.picture_rope, layout.picture_packing),
-            "rows": self._row_of_each(layout.pictures, layout.picture_packing),
             "captions": torch.cat(captions),
             "time": transformer.embed_time(torch.stack([row.timestep for row in rows])),
+            "picture_rope": pack_rope(layout.pictures, transformer.picture_rope, layout.picture_packing),
+            "picture_rows": self._row_of_each(layout.pictures, layout.picture_packing),
+            "rope": pack_rope(layout.segments, transformer.segment_rope, layout.segment_packing),
+            "rows": self._row_of_each(layout.segments, layout.segment_packing),
         }
         return Carry(tensors, layout)
 
     def close(self, carry: Carry, rows: Sequence[Noisy]) -> Sequence[Tensor]:
         layout: Layout = carry.facts
         final = self._transformer.final
-        tokens, owners = self._picture_tokens(carry)
+        tokens = self._picture_tokens(carry)
         scale = 1.0 + final.adaLN_modulation(carry.tensors["time"])
-        normed = layer_norm(tokens, tokens.shape[-1:], eps=final.norm_final.eps) * scale[owners]
+        normed = layer_norm(tokens, tokens.shape[-1:], eps=final.norm_final.eps)
+        normed = normed * scale[self._row_of_each_patch(layout)]
         lengths = [layout.shapes[segment.row].num_patches for segment in layout.segments]
         outputs = final.linear(normed).float().split(lengths)
         return [
@@ -285,26 +294,26 @@ class _Denoise:
     # -- blocks
 
     def _refine(self, layer: Any, carry: Carry) -> None:
-        self._through(layer, carry, carry.facts.picture_packing)
+        layout: Layout = carry.facts
+        self._through(layer, carry, layout.picture_packing, "picture_")
 
     def _join_and_run(self, layer: Any, carry: Carry) -> None:
         layout: Layout = carry.facts
         tensors = carry.tensors
         pictures = tensors["x"].flatten(0, 1).split(layout.picture_packing.lengths)
-        captions = tensors.pop("captions")
-        parts = [part for s in layout.segments for part in (pictures[s.picture], captions[s.caption])]
+        captions = tensors["captions"]
+        parts = [part for s in layout.segments for part in (pictures[s.picture], captions[s.caption.slice])]
         tensors["x"] = pack(parts, layout.segment_packing)
-        tensors["rope"] = pack_rope(layout.segments, self._transformer.segment_rope, layout.segment_packing)
-        tensors["rows"] = self._row_of_each(layout.segments, layout.segment_packing)
         self._run(layer, carry)
 
     def _run(self, layer: Any, carry: Carry) -> None:
-        self._through(layer, carry, carry.facts.segment_packing)
+        layout: Layout = carry.facts
+        self._through(layer, carry, layout.segment_packing)
 
-    def _through(self, layer: Any, carry: Carry, packing: Packing) -> None:
+    def _through(self, layer: Any, carry: Carry, packing: Packing, of: str = "") -> None:
         tensors = carry.tensors
-        modulation = self._modulation(layer, tensors, packing)
-        tensors["x"] = self._transformer.block(layer, tensors["x"], tensors["rope"], packing, modulation)
+        modulation = self._modulation(layer, tensors["time"], tensors[f"{of}rows"], packing)
+        tensors["x"] = self._transformer.block(layer, tensors["x"], tensors[f"{of}rope"], packing, modulation)
 
     # -- parts
 
@@ -315,32 +324,30 @@ class _Denoise:
         pad_token = self._transformer.model.x_pad_token
         return [torch.cat([part, pad_token.expand(padded(len(part)) - len(part), -1)]) for part in tokens]
 
-    def _row_of_each(self, parts: Sequence[Picture] | Sequence[Segment], packing: Packing) -> Tensor:
+    def _make_row_of_each(self, parts: tuple[Picture | Segment, ...], packing: Packing) -> Tensor:
         """Which row modulates each segment [N], or each token [T] of a ragged pack; [1] where one row is alone."""
         rows = [part.row for part in parts]
         if len(set(rows)) == 1:
-            index = torch.tensor(rows[:1])
-        elif packing.is_uniform:
-            index = torch.tensor(rows)
-        else:
-            index = torch.tensor(rows).repeat_interleave(torch.tensor(packing.lengths))
-        return index.to(self._transformer.device)
+            return repeated(rows[:1], [1], self._transformer.device)
+        return repeated(rows, [1] * len(rows) if packing.is_uniform else packing.lengths, self._transformer.device)
 
-    def _modulation(self, layer: Any, tensors: Mapping[str, Tensor], packing: Packing) -> Sequence[Tensor]:
-        scale_1, gate_1, scale_2, gate_2 = layer.adaLN_modulation(tensors["time"]).chunk(4, dim=-1)
+    def _make_row_of_each_patch(self, layout: Layout) -> Tensor:
+        """For `_picture_tokens`, [T]."""
+        rows = [segment.row for segment in layout.segments]
+        return repeated(rows, [layout.shapes[row].num_patches for row in rows], self._transformer.device)
+
+    def _modulation(self, layer: Any, time_R: Tensor, rows: Tensor, packing: Packing) -> Sequence[Tensor]:
+        scale_1, gate_1, scale_2, gate_2 = layer.adaLN_modulation(time_R).chunk(4, dim=-1)
         parts = [1.0 + scale_1, gate_1.tanh(), 1.0 + scale_2, gate_2.tanh()]
-        rows = tensors["rows"]
         dim = 1 if packing.is_uniform else 0  # [N, 1, D] for segments, [1, T, D] for tokens
         return [part[rows].unsqueeze(dim) for part in parts]
 
-    def _picture_tokens(self, carry: Carry) -> tuple[Tensor, Tensor]:
-        """Of all segments in turn, the tokens of the picture without padding [T, D]; and the row of each [T]."""
+    def _picture_tokens(self, carry: Carry) -> Tensor:
+        """Of all segments in turn, the tokens of the picture without padding [T, D]."""
         layout: Layout = carry.facts
         segments = carry.tensors["x"].flatten(0, 1).split(layout.segment_packing.lengths)
         counts = [layout.shapes[segment.row].num_patches for segment in layout.segments]
-        tokens = torch.cat([part[:count] for part, count in zip(segments, counts, strict=True)])
-        rows = torch.tensor([segment.row for segment in layout.segments])
-        return tokens, rows.repeat_interleave(torch.tensor(counts)).to(tokens.device)
+        return torch.cat([part[:count] for part, count in zip(segments, counts, strict=True)])
 
 
 def _segments_work(lengths: Sequence[int]) -> Work:

@@ -6,6 +6,7 @@ tokens; positions of the picture start after its caption.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from ..attention import Packing
 from ..edge.zimage import PATCH, TOKEN_MULTIPLE
+from ..places import Span
 
 
 def padded(num_tokens: int) -> int:
@@ -73,7 +75,7 @@ class Segment:
     row: int
     spot: Spot
     picture: int
-    caption: slice
+    caption: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ class Layout:
     segment_packing: Packing
 
 
+@lru_cache(maxsize=256)
 def layout_of(shapes: tuple[Shape, ...]) -> Layout:
     pictures = [Picture(row, shape.spot(length)) for row, shape in enumerate(shapes) for length in shape.pictures]
     pictures.sort(key=lambda picture: shapes[picture.row].picture_len)
@@ -96,7 +99,7 @@ def layout_of(shapes: tuple[Shape, ...]) -> Layout:
     for row, shape in enumerate(shapes):
         for length in shape.caption_lens:
             spot = shape.spot(length)
-            segments.append(Segment(row, spot, places[row, spot], slice(start, start + length)))
+            segments.append(Segment(row, spot, places[row, spot], Span(start, start + length)))
             start += length
     segments.sort(key=lambda segment: shapes[segment.row].segment_len(segment.spot.caption_len))
     branches: list[list[int]] = [[] for _ in shapes]

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 
 from hemiola.core.errors import UnsupportedModel
-from hemiola.kernels.registry import Target
 
 from .base import Schedule, Solver
 from .flow_match_euler import FlowMatchEuler
@@ -14,14 +13,14 @@ from .unipc import UniPC
 
 __all__ = ["SOLVERS", "Schedule", "Solver", "make_solver"]
 
-SOLVERS: dict[str, Callable[[Mapping[str, Any], Target], Solver]] = {
+SOLVERS: dict[str, Callable[[Mapping[str, Any], torch.device], Solver]] = {
     "FlowMatchEulerDiscreteScheduler": FlowMatchEuler,
     "UniPCMultistepScheduler": UniPC,
 }
 
 
 def make_solver(config: Mapping[str, Any], device: str | torch.device = "cpu") -> Solver:
-    """The solver that a scheduler_config.json describes; its steps run on the device, in float32.
+    """The solver that a scheduler_config.json describes; its schedules lie and its steps run on the device, in float32.
 
     Raises:
         UnsupportedModel: an unknown scheduler, or an option that the solver does not do.
@@ -29,4 +28,4 @@ def make_solver(config: Mapping[str, Any], device: str | torch.device = "cpu") -
     name = config.get("_class_name")
     if name not in SOLVERS:
         raise UnsupportedModel(f"No solver for the scheduler '{name}'. Supported: {', '.join(sorted(SOLVERS))}.")
-    return SOLVERS[name](config, Target.of(device, torch.float32))
+    return SOLVERS[name](config, torch.device(device))

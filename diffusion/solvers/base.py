@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from hemiola.core.errors import UnsupportedModel
@@ -15,11 +16,11 @@ from hemiola.core.errors import UnsupportedModel
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The steps of one request.
+    """The steps of one request. Its tensors lie on the solver's device, so that no step copies anything to it.
 
     Fields:
-        timesteps: what the model is told at each step, as diffusers tells it: float32 or int64 [num_steps], on the CPU.
-        coefficients: the solver's own scalars, float32 [num_steps, K], on the CPU.
+        timesteps: what the model is told at each step, as diffusers tells it: float32 or int64 [num_steps].
+        coefficients: the solver's own scalars, float32 [num_steps, K].
     """
 
     timesteps: Tensor
@@ -28,6 +29,10 @@ class Schedule:
     @property
     def num_steps(self) -> int:
         return len(self.timesteps)
+
+    def to(self, device: torch.device) -> "Schedule":
+        """The same on a device; waits until it is there."""
+        return Schedule(self.timesteps.to(device), self.coefficients.to(device))
 
 
 class Solver(Protocol):

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,9 @@ class FlowMatchEuler:
 
     num_history = 0
 
-    def __init__(self, config: Mapping[str, Any], target: Target) -> None:
-        self._kernel = SOLVER_STEP.resolve(target).backend
+    def __init__(self, config: Mapping[str, Any], device: torch.device) -> None:
+        self._device = device
+        self._kernel = SOLVER_STEP.resolve(Target.of(device, torch.float32)).backend
         options = Options(config)
         for key in _OFF:
             options.require(key, False, default=False)
@@ -40,19 +42,24 @@ class FlowMatchEuler:
         low, high = options.take("base_shift", 0.5), options.take("max_shift", 1.15)
         self._mu_slope: float = (high - low) / (long - short)
         self._mu_offset: float = low - self._mu_slope * short
+        self._made = lru_cache(maxsize=256)(self._make)
 
     def schedule(
         self, num_steps: int, sigmas: Sequence[float] | None = None, num_tokens: int | None = None
     ) -> Schedule:
-        unshifted = self._line(num_steps) if sigmas is None else np.array(sigmas).astype(np.float32)
-        shifted = torch.from_numpy(self._shifted(unshifted, num_tokens)).to(torch.float32)
-        ends = torch.cat([shifted, torch.zeros(1)])
-        return Schedule(shifted * self._num_train_timesteps, (ends[1:] - ends[:-1]).unsqueeze(1))
+        shaping = num_tokens if self._is_dynamic else None
+        return self._made(num_steps, None if sigmas is None else tuple(sigmas), shaping)
 
     def step(
         self, coefficients_RK: Tensor, output_RS: Tensor, sample_RS: Tensor, history: Sequence[Tensor]
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         return self._kernel.flow_euler(sample_RS, output_RS, coefficients_RK[:, 0]), ()
+
+    def _make(self, num_steps: int, sigmas: tuple[float, ...] | None, num_tokens: int | None) -> Schedule:
+        unshifted = self._line(num_steps) if sigmas is None else np.array(sigmas).astype(np.float32)
+        shifted = torch.from_numpy(self._shifted(unshifted, num_tokens)).to(torch.float32)
+        ends = torch.cat([shifted, torch.zeros(1)])
+        return Schedule(shifted * self._num_train_timesteps, (ends[1:] - ends[:-1]).unsqueeze(1)).to(self._device)
 
     def _line(self, num_steps: int) -> NDArray[np.floating[Any]]:
         """Even sigmas between the ends of the training schedule, which is shifted itself unless shifting is dynamic."""

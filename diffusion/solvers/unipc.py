@@ -40,8 +40,9 @@ class UniPC:
 
     num_history = 3
 
-    def __init__(self, config: Mapping[str, Any], target: Target) -> None:
-        self._kernel = SOLVER_STEP.resolve(target).backend
+    def __init__(self, config: Mapping[str, Any], device: torch.device) -> None:
+        self._device = device
+        self._kernel = SOLVER_STEP.resolve(Target.of(device, torch.float32)).backend
         options = Options(config)
         for key, (allowed, default) in _REQUIRED.items():
             options.require(key, allowed, default)
@@ -75,7 +76,7 @@ class UniPC:
         sigmas = torch.from_numpy(np.concatenate([shifted, [0]]).astype(np.float32))
         orders = [self._order_at(step, num_steps) for step in range(num_steps)]
         rows = [self._coefficients(step, sigmas, orders) for step in range(num_steps)]
-        return Schedule(timesteps, torch.stack(rows))
+        return Schedule(timesteps, torch.stack(rows)).to(self._device)
 
     def _order_at(self, step: int, num_steps: int) -> int:
         """Lower while there is no history yet, and at the end."""
