@@ -3,7 +3,7 @@
 from typing import Any
 
 from .activation import GATED_ACTIVATION
-from .attention import PAGED_ATTENTION, RAGGED_ATTENTION
+from .attention import DENSE_ATTENTION, PAGED_ATTENTION, RAGGED_ATTENTION
 from .gated_residual import GATED_RESIDUAL
 from .head_rope import HEAD_ROPE
 from .kv_store import KV_STORE
@@ -26,6 +26,7 @@ OPERATIONS: tuple[Operation[Any], ...] = (
     HEAD_ROPE,
     PAGED_ATTENTION,
     RAGGED_ATTENTION,
+    DENSE_ATTENTION,
     SAMPLER,
     SOLVER_STEP,
 )

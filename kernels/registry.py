@@ -1,14 +1,15 @@
 """Which backends an operation has, which of them can run on a device, and which one is taken, with the reason.
 
-Backends are imported only when they are asked about. An operation lists its backends best first; "auto" takes the
-first that has nothing against the target. Knows no operation.
+Backends are imported only when they are asked about. Of those that have nothing against the target, "auto" takes the
+one with the highest measured speed on that architecture; without figures, the first in the operation's list, which is
+best first. Knows no operation.
 """
 
 import importlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 import torch
 
@@ -23,30 +24,50 @@ class UnusableBackend(ValueError):
     """There is such a backend, but it cannot run here: the message says why."""
 
 
+Need = Literal["sinks", "softcap", "window", "bias"]
+Capability = tuple[int, int]
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a backend would have to run on.
+    """What a backend would have to run on, and what for.
 
     Fields:
         device_type: `cpu` or `cuda`.
         dtype: of activations.
         capability: compute capability of a CUDA device, (9, 0) for an H100; None elsewhere.
+        head_dim: of attention; None where it is not known yet or means nothing.
+        needs: what not every backend of attention has and some call will ask for.
     """
 
     device_type: str
     dtype: torch.dtype
-    capability: tuple[int, int] | None = None
+    capability: Capability | None = None
+    head_dim: int | None = None
+    needs: frozenset[Need] = frozenset()
 
     @classmethod
-    def of(cls, device: str | torch.device, dtype: torch.dtype) -> "Target":
+    def of(
+        cls,
+        device: str | torch.device,
+        dtype: torch.dtype,
+        *,
+        head_dim: int | None = None,
+        needs: Iterable[Need] = (),
+    ) -> "Target":
         """The target that a device is."""
         device = torch.device(device)
         capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else None
-        return cls(device.type, dtype, capability)
+        return cls(device.type, dtype, capability, head_dim, frozenset(needs))
 
     def __str__(self) -> str:
-        arch = f" sm{self.capability[0]}{self.capability[1]}" if self.capability else ""
-        return f"{self.device_type}{arch}, {str(self.dtype).removeprefix('torch.')}"
+        device = self.device_type + (f" {_arch(self.capability)}" if self.capability else "")
+        head = [] if self.head_dim is None else [f"heads of {self.head_dim}"]
+        return ", ".join([device, str(self.dtype).removeprefix("torch."), *head, *sorted(self.needs)])
+
+
+def _arch(capability: Capability) -> str:
+    return f"sm{capability[0]}{capability[1]}"
 
 
 class Backend(Protocol):
@@ -76,11 +97,18 @@ class Resolved(Generic[B]):
 
 
 class Operation(Generic[B]):
-    """An operation's backends by name, best first, each as "module:class"."""
+    """An operation's backends by name, best first, each as "module:class".
 
-    def __init__(self, name: str, backends: Mapping[str, str]) -> None:
+    Args:
+        tflops: measured speed of backends by compute capability, of one task that all of them did.
+    """
+
+    def __init__(
+        self, name: str, backends: Mapping[str, str], tflops: Mapping[Capability, Mapping[str, float]] | None = None
+    ) -> None:
         self.name = name
         self._backends = dict(backends)
+        self._tflops = dict(tflops or {})
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -105,7 +133,14 @@ class Operation(Generic[B]):
 
     def usable(self, target: Target) -> tuple[str, ...]:
         """Names of the backends that can run on the target, best first."""
-        return tuple(name for name in self._backends if self.why_not(name, target) is None)
+        return tuple(name for name in self._ranked(target) if self.why_not(name, target) is None)
+
+    def _ranked(self, target: Target) -> list[str]:
+        figures = self._figures(target)
+        return sorted(self._backends, key=lambda name: -figures.get(name, 0.0))
+
+    def _figures(self, target: Target) -> Mapping[str, float]:
+        return self._tflops.get(target.capability, {}) if target.capability else {}
 
     def resolve(self, target: Target, choice: str = "auto") -> Resolved[B]:
         """The backend that was asked for, or the best one; logs which and why.
@@ -126,10 +161,12 @@ class Operation(Generic[B]):
 
     def _best(self, target: Target) -> Resolved[B]:
         objections: list[str] = []
-        for name in self._backends:
+        figures = self._figures(target)
+        for name in self._ranked(target):
             objection = self.why_not(name, target)
             if objection is None:
-                reason = "; ".join([str(target), *objections])
+                figure = [f"{figures[name]:.0f} TFLOP/s measured"] if name in figures else []
+                reason = "; ".join([str(target), *figure, *objections])
                 return Resolved(self.name, "auto", name, reason, self.load(name))
             objections.append(f"not {name}: {objection}")
         raise UnusableBackend(f"No {self.name} backend can run on {target}: {'; '.join(objections)}.")

@@ -50,7 +50,7 @@ class RaggedAttend:
 
     __slots__ = ("_lens", "_run")
 
-    def __init__(self, attention: type[RaggedAttention], lens: Sequence[int]) -> None:
+    def __init__(self, attention: RaggedAttention, lens: Sequence[int]) -> None:
         self._run = attention.run
         self._lens = lens
 

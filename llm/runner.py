@@ -5,6 +5,7 @@ others are steps of their own (encodings.py). This file is about requests: who c
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -86,7 +87,8 @@ class LanguageRunner:
         self.shape = self._model.shape
         self.hidden_size = self.shape.hidden_size
         choices, target = backends or {}, Target.of(self._device, dtype)
-        ragged = RAGGED_ATTENTION.resolve(target, choices.get("ragged_attention", "auto")).backend
+        attention = replace(target, head_dim=self.shape.head_dim, needs=self.shape.attention_needs)
+        ragged = RAGGED_ATTENTION.resolve(attention, choices.get("ragged_attention", "auto")).backend()
         self._encodings = Encodings(
             name, LANE, self._model, arena, attention=ragged, device=self._device, max_tokens=max_batch_tokens
         )
@@ -122,7 +124,10 @@ class LanguageRunner:
             model,
             self._kv,
             self._served,
-            attention=PAGED_ATTENTION.resolve(target, choices.get("paged_attention", "auto")).backend(self._kv.view),
+            attention=PAGED_ATTENTION.resolve(
+                replace(target, head_dim=model.shape.head_dim, needs=model.shape.attention_needs),
+                choices.get("paged_attention", "auto"),
+            ).backend(self._kv.view),
             store=KV_STORE.resolve(target, choices.get("kv_store", "auto")).backend,
             sampler=SAMPLER.resolve(target, choices.get("sampling", "auto")).backend,
             device=self._device,

@@ -1,11 +1,12 @@
-"""Attention of language models: over pages of the arena (`PAGED_ATTENTION`), or within one flattened batch whose
-sequences lie one behind another (`RAGGED_ATTENTION`).
+"""Attention: over pages of the arena (`PAGED_ATTENTION`), within one flattened batch whose sequences lie one behind
+another (`RAGGED_ATTENTION`), and within equally long sequences (`DENSE_ATTENTION`).
 
-Shape suffixes: T tokens of all rows, R rows, H query heads, D head size. Key heads divide query heads (grouped-query
-attention). Rows attend causally unless said otherwise.
+Shape suffixes: T tokens of all rows, R rows, B equally long sequences, L queries and M keys of each, H query heads, K
+key heads, D head size. Key heads divide query heads (grouped-query attention). Rows attend causally unless said
+otherwise; dense attention is not causal.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from ..registry import Operation, Target
+from ..registry import Need, Operation, Target
 
 Ints = npt.NDArray[np.int64]
 
@@ -33,6 +34,17 @@ class ScoreOptions:
     window: int | None = None
 
 
+def needs_of(layers: Iterable[ScoreOptions], *, has_sinks: bool = False) -> frozenset[Need]:
+    """What backends a model's layers ask for, for `Target`."""
+    needs: set[Need] = {"sinks"} if has_sinks else set()
+    for options in layers:
+        if options.softcap is not None:
+            needs.add("softcap")
+        if options.window is not None:
+            needs.add("window")
+    return frozenset(needs)
+
+
 @dataclass(frozen=True, slots=True)
 class PagedRows:
     """The rows of a step as attention sees them. Host arrays; the first `num_decodes` rows have one new token.
@@ -49,8 +61,44 @@ class PagedRows:
     page_table: Ints
 
 
+class FixedPlan(Protocol):
+    """A plan of exactly `num_rows` decodes whose device buffers stay where they are: a graph captured with it can be
+    replayed for other rows after `set`.
+
+    Before a capture, set rows and run every layer once outside of it: what depends on a layer's options is made then.
+    """
+
+    num_rows: int
+    max_pages: int
+
+    def set(self, rows: PagedRows) -> None:
+        """From now on it is for these rows; enqueues copies on the current stream.
+
+        Raises:
+            ValueError: other than `num_rows` decodes, or more than `max_pages` pages in sum.
+        """
+        ...
+
+
+def fixed_pages(plan: FixedPlan, rows: PagedRows, page_len: int) -> Ints:
+    """[R] pages of each row.
+
+    Raises:
+        ValueError: the plan is not for such rows.
+    """
+    if rows.num_decodes != plan.num_rows or len(rows.new_lens) != plan.num_rows:
+        raise ValueError(
+            f"A plan for exactly {plan.num_rows} decodes was given {rows.num_decodes} of {len(rows.new_lens)} rows."
+        )
+    num_pages_R: Ints = -(-rows.context_lens // page_len)
+    if num_pages_R.sum() > plan.max_pages:
+        raise ValueError(f"A plan for {plan.max_pages} pages in sum was given {num_pages_R.sum()}.")
+    return num_pages_R
+
+
 class PagedAttention(Protocol):
-    """Attention over pages, for one page class of one model.
+    """Attention over pages, for one page class of one model. Plans and runs of one instance share workspaces: they
+    belong on one stream.
 
     `needs_clean_pages`: whether bytes of a page that no token was written to must be finite numbers, because the
     backend reads them (and gives them no weight). Whoever takes pages then clears them.
@@ -71,33 +119,66 @@ class PagedAttention(Protocol):
         """What all layers of a step need, computed once."""
         ...
 
+    def fixed_plan(self, num_rows: int, max_pages: int) -> FixedPlan | None:
+        """A plan that graphs can be captured with, or None where the backend has none.
+
+        Args:
+            max_pages: of all rows in sum.
+        """
+        ...
+
     def run(self, layer: int, q_THD: Tensor, plan: Any, options: ScoreOptions, sinks_H: Tensor | None = None) -> Tensor:
         """[T, H, D]. The step's own keys and values are in the pages already.
 
         Args:
-            sinks_H: one more logit per head in every softmax, whose weight goes nowhere.
+            plan: from `plan`, or from `fixed_plan` with its rows set.
+            sinks_H: one more logit per head in every softmax, whose weight goes nowhere. Only where the backend was
+                resolved for a target that needs "sinks".
         """
         ...
 
 
 class RaggedAttention(Protocol):
-    """Attention of each sequence to itself."""
+    """Attention of each sequence to itself. Runs of one instance share workspaces: they belong on one stream."""
+
+    def __init__(self) -> None: ...
 
     @classmethod
     def why_not(cls, target: Target) -> str | None: ...
 
-    @staticmethod
     def run(
+        self,
         q_THD: Tensor,
-        k_THD: Tensor,
-        v_THD: Tensor,
+        k_TKD: Tensor,
+        v_TKD: Tensor,
         lens: Sequence[int],
         options: ScoreOptions,
         *,
         is_causal: bool = True,
         sinks_H: Tensor | None = None,
     ) -> Tensor:
-        """[T, H, D]; `lens` are the sequences' lengths, their sum is T."""
+        """[T, H, D]; `lens` are the sequences' lengths, their sum is T.
+
+        Raises:
+            RuntimeError: a graph is being captured, and the same call was not made before, outside of the capture.
+        """
+        ...
+
+
+class DenseAttention(Protocol):
+    """Attention of equally long sequences, not causal; scores are divided by the root of the head size."""
+
+    @classmethod
+    def why_not(cls, target: Target) -> str | None: ...
+
+    @staticmethod
+    def run(q_BLHD: Tensor, k_BMHD: Tensor, v_BMHD: Tensor, bias: Tensor | None = None) -> Tensor:
+        """[B, L, H, D].
+
+        Args:
+            bias: added to the scores [B, H, L, M], or broadcast to them. Only where the backend was resolved for a
+                target that needs "bias".
+        """
         ...
 
 
@@ -106,4 +187,7 @@ PAGED_ATTENTION: Operation[PagedAttention] = Operation(
 )
 RAGGED_ATTENTION: Operation[RaggedAttention] = Operation(
     "ragged_attention", {"torch": "hemiola.kernels.attention.ragged_torch:TorchRaggedAttention"}
+)
+DENSE_ATTENTION: Operation[DenseAttention] = Operation(
+    "dense_attention", {"torch": "hemiola.kernels.attention.dense_torch:TorchDenseAttention"}
 )

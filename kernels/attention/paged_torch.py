@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..registry import Target
 from . import Ints, PagedRows, ScoreOptions
+from .paged_fixed_torch import TorchFixedPlan
 from .scores import attend, causal_mask
 
 # A group costs about as much as attending to this many keys; so rows are padded up to that much in sum.
@@ -64,6 +65,7 @@ class TorchPagedAttention:
     def __init__(self, pages: Tensor) -> None:
         _, num_layers, _, page_len, num_kv_heads, head_dim = pages.shape
         self._page_len, self._num_kv_heads, self._head_dim = page_len, num_kv_heads, head_dim
+        self._pages = pages
         self._like = pages[:0, 0, 0, 0, 0, 0]
         # Keys (or values) of one page and layer are one contiguous block; blocks of the whole arena as rows.
         block = page_len * num_kv_heads * head_dim
@@ -83,14 +85,21 @@ class TorchPagedAttention:
     def plan(self, rows: PagedRows) -> TorchPagedPlan:
         return TorchPagedPlan(rows)
 
+    def fixed_plan(self, num_rows: int, max_pages: int) -> TorchFixedPlan | None:
+        # Every row attends to the pages of all of them there, which a GPU is better spared.
+        on_cpu = self._like.device.type == "cpu"
+        return TorchFixedPlan(num_rows, max_pages, self._page_len, self._like.device) if on_cpu else None
+
     def run(
         self,
         layer: int,
         q_THD: Tensor,
-        plan: TorchPagedPlan,
+        plan: TorchPagedPlan | TorchFixedPlan,
         options: ScoreOptions,
         sinks_H: Tensor | None = None,
     ) -> Tensor:
+        if isinstance(plan, TorchFixedPlan):
+            return plan.attend(self._pages[:, layer], q_THD, options, sinks_H)
         geometry = plan.by_window.get(options.window)
         if geometry is None:
             geometry = plan.by_window[options.window] = self._geometry(plan.rows, options.window)

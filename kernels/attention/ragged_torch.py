@@ -20,11 +20,11 @@ class TorchRaggedAttention:
     def why_not(cls, target: Target) -> str | None:
         return None
 
-    @staticmethod
     def run(
+        self,
         q_THD: Tensor,
-        k_THD: Tensor,
-        v_THD: Tensor,
+        k_TKD: Tensor,
+        v_TKD: Tensor,
         lens: Sequence[int],
         options: ScoreOptions,
         *,
@@ -32,7 +32,7 @@ class TorchRaggedAttention:
         sinks_H: Tensor | None = None,
     ) -> Tensor:
         runs = [
-            _run(q_THD[a:b], k_THD[a:b], v_THD[a:b], num, options, is_causal, sinks_H)
+            _run(q_THD[a:b], k_TKD[a:b], v_TKD[a:b], num, options, is_causal, sinks_H)
             for a, b, num in _equal_runs(lens)
         ]
         return runs[0] if len(runs) == 1 else torch.cat(runs)
@@ -49,11 +49,11 @@ def _equal_runs(lens: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 
 
 def _run(
-    q_THD: Tensor, k_THD: Tensor, v_THD: Tensor, num: int, options: ScoreOptions, is_causal: bool, sinks: Tensor | None
+    q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor, num: int, options: ScoreOptions, is_causal: bool, sinks: Tensor | None
 ) -> Tensor:
-    num_heads, num_kv = q_THD.shape[1], k_THD.shape[1]
+    num_heads, num_kv = q_THD.shape[1], k_TKD.shape[1]
     q_SHND = q_THD.unflatten(0, (num, -1)).transpose(1, 2)
-    k_SHND, v_SHND = (_per_query_head(x, num, num_heads // num_kv) for x in (k_THD, v_THD))
+    k_SHND, v_SHND = (_per_query_head(x, num, num_heads // num_kv) for x in (k_TKD, v_TKD))
     length = q_SHND.shape[2]
     is_windowed = options.window is not None and options.window < length
     if is_windowed and not is_causal:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ...kernels.attention import ScoreOptions
+from ...kernels.registry import Need
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class ModelShape:
     Fields:
         max_len: tokens of context, prompt and answer together.
         head_dim: of keys and of values, the larger one.
+        attention_needs: what some layer asks of attention that not every backend has.
     """
 
     vocab_size: int
@@ -30,6 +32,7 @@ class ModelShape:
     num_kv_heads: int
     head_dim: int
     max_len: int
+    attention_needs: frozenset[Need] = frozenset()
 
     def kv_bytes_per_token(self, dtype: torch.dtype) -> int:
         """Keys and values of one token in all layers."""

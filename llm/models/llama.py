@@ -61,6 +61,7 @@ def _decoder(config: Any, *, windows: tuple[int | None, ...] = (), **parts: bool
         num_kv_heads=config.num_key_value_heads,
         head_dim=head_dim,
         max_len=config.max_position_embeddings,
+        attention_needs=frozenset({"window"}) if any(windows) else frozenset(),
     )
     return DecoderConfig(
         shape=shape,

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from ...core.errors import UnsupportedModel
-from ...kernels.attention import ScoreOptions
+from ...kernels.attention import ScoreOptions, needs_of
 from .base import Attend, ModelShape
 
 ATTENTION = "hemiola"
@@ -100,7 +100,7 @@ class TransformersDecoder:
         def record(
             layer: int, q_THD: Tensor, kv_T2KD: Tensor, options: ScoreOptions, sinks_H: Tensor | None = None
         ) -> Tensor:
-            seen.append(_Seen(layer, q_THD.shape[1], kv_T2KD.shape[2], q_THD.shape[2], options))
+            seen.append(_Seen(layer, q_THD.shape[1], kv_T2KD.shape[2], q_THD.shape[2], options, sinks_H is not None))
             return torch.zeros_like(q_THD)
 
         tokens = torch.zeros(2, dtype=torch.int64, device=self._model.device)
@@ -115,10 +115,12 @@ class TransformersDecoder:
 class _Seen:
     """A call of one layer's attention."""
 
-    __slots__ = ("head_dim", "layer", "num_heads", "num_kv_heads", "options")
+    __slots__ = ("has_sinks", "head_dim", "layer", "num_heads", "num_kv_heads", "options")
 
-    def __init__(self, layer: int, num_heads: int, num_kv_heads: int, head_dim: int, options: ScoreOptions) -> None:
-        self.layer, self.options = layer, options
+    def __init__(
+        self, layer: int, num_heads: int, num_kv_heads: int, head_dim: int, options: ScoreOptions, has_sinks: bool
+    ) -> None:
+        self.layer, self.options, self.has_sinks = layer, options, has_sinks
         self.num_heads, self.num_kv_heads, self.head_dim = num_heads, num_kv_heads, head_dim
 
 
@@ -150,4 +152,5 @@ def _shape_of(config: Any, seen: Sequence[_Seen]) -> ModelShape:
         num_kv_heads=seen[0].num_kv_heads,
         head_dim=seen[0].head_dim,
         max_len=config.max_position_embeddings,
+        attention_needs=needs_of((call.options for call in seen), has_sinks=any(call.has_sinks for call in seen)),
     )

@@ -140,23 +140,53 @@ def check_paged_attention(backend: Any) -> None:
                     close(out[row], plain_attention(q[row], keys[i][layer], values[i][layer], options, sinks, True))
                     start += num_new
             close(attention.run(2, q[:num_decodes], decodes_only, options, sinks), out[:num_decodes])
+    check_fixed_plan(attention, q[:num_decodes], [context for _, context in rows[:num_decodes]], table)
+
+
+def check_fixed_plan(attention: Any, q: Tensor, contexts: list[int], table: np.ndarray) -> None:
+    """Set for one order of the rows, then for another: as plans made for them give."""
+    num_rows = len(contexts)
+    fixed = attention.fixed_plan(num_rows, sum(-(-context // PAGE_LEN) for context in contexts) + 3)
+    for order in ([*range(num_rows)], [*reversed(range(num_rows))], [0] * num_rows):
+        rows = PagedRows(num_rows, [1] * num_rows, np.array(contexts)[order], table[order])
+        fixed.set(rows)
+        plan = attention.plan(rows)
+        for options in OPTIONS.values():
+            for sinks in (None, torch.randn(NUM_HEADS)):
+                close(attention.run(1, q, fixed, options, sinks), attention.run(1, q, plan, options, sinks))
+    with pytest.raises(ValueError, match=f"exactly {num_rows} decodes"):
+        fixed.set(PagedRows(1, [1], np.array(contexts)[:1], table[:1]))
+    with pytest.raises(ValueError, match="pages in sum"):
+        fixed.set(PagedRows(num_rows, [1] * num_rows, np.full(num_rows, 40 * PAGE_LEN), table[[0] * num_rows]))
 
 
 def check_ragged_attention(backend: Any) -> None:
     lens = [3, 7, 7, 1, 12]
     q = torch.randn(sum(lens), NUM_HEADS, HEAD_DIM)
     k, v = torch.randn(2, sum(lens), NUM_KV, HEAD_DIM)
+    attention = backend()
     for options in OPTIONS.values():
         for sinks in (None, torch.randn(NUM_HEADS)):
             for causal in (True, False):
                 if options.window and not causal:
                     continue
-                out = backend.run(q, k, v, lens, options, is_causal=causal, sinks_H=sinks)
+                out = attention.run(q, k, v, lens, options, is_causal=causal, sinks_H=sinks)
                 start = 0
                 for length in lens:
                     row = slice(start, start + length)
                     close(out[row], plain_attention(q[row], k[row], v[row], options, sinks, causal))
                     start += length
+
+
+def check_dense_attention(backend: Any) -> None:
+    q = torch.randn(2, 5, NUM_HEADS, HEAD_DIM)
+    for num_keys in (5, 9):
+        k, v = torch.randn(2, 2, num_keys, NUM_HEADS, HEAD_DIM)
+        for bias in (None, torch.randn(2, 1, 5, num_keys), torch.randn(1, NUM_HEADS, 5, num_keys)):
+            scores = torch.einsum("blhd,bmhd->bhlm", q, k) / math.sqrt(HEAD_DIM)
+            weights = torch.exp(scores if bias is None else scores + bias)
+            expected = torch.einsum("bhlm,bmhd->blhd", weights / weights.sum(-1, keepdim=True), v)
+            close(backend.run(q, k, v, bias), expected)
 
 
 def check_sampling(backend: Any) -> None:
@@ -231,6 +261,7 @@ CASES: dict[str, Callable[[Any], None]] = {
     "kv_store": check_kv_store,
     "paged_attention": check_paged_attention,
     "ragged_attention": check_ragged_attention,
+    "dense_attention": check_dense_attention,
     "sampling": check_sampling,
     "solver_step": check_solver_step,
     **DENOISER_CASES,

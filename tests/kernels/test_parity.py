@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from hemiola.kernels.attention import ScoreOptions
+from hemiola.kernels.attention.paged_fixed_torch import TorchFixedPlan
 from hemiola.kernels.attention.paged_torch import TorchPagedAttention, TorchPagedPlan
 from hemiola.kernels.operations import OPERATIONS
 from hemiola.kernels.registry import Operation, Target
@@ -49,7 +50,7 @@ def test_a_backend_that_ignored_its_options_would_be_caught() -> None:
             self,
             layer: int,
             q_THD: Tensor,
-            plan: TorchPagedPlan,
+            plan: TorchPagedPlan | TorchFixedPlan,
             options: ScoreOptions,
             sinks_H: Tensor | None = None,
         ) -> Tensor:

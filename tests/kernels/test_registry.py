@@ -45,6 +45,31 @@ def test_auto_takes_the_first_that_can_run_and_says_why_not_the_others(
         operation.resolve(CPU, "picky")
 
 
+class Anything:
+    @classmethod
+    def why_not(cls, target: Target) -> str | None:
+        return "it has no attention sinks" if "sinks" in target.needs else None
+
+
+def test_auto_takes_the_fastest_that_was_measured_on_the_architecture() -> None:
+    names = {name: f"{__name__}:Anything" for name in ("first", "quick", "quicker")}
+    operation: Operation[Any] = Operation("demo", names, tflops={(9, 0): {"quick": 500.0, "quicker": 600.4}})
+    operation.load = lambda name: Anything  # type: ignore[method-assign]
+    resolved = operation.resolve(Target("cuda", torch.bfloat16, (9, 0), head_dim=128))
+    assert str(resolved) == "demo: auto -> quicker (cuda sm90, bfloat16, heads of 128; 600 TFLOP/s measured)"
+    assert operation.usable(Target("cuda", torch.bfloat16, (9, 0))) == ("quicker", "quick", "first")
+    for elsewhere in (CPU, Target("cuda", torch.bfloat16, (8, 0))):
+        assert operation.resolve(elsewhere).name == "first"
+
+
+def test_a_target_may_need_what_a_backend_lacks() -> None:
+    operation: Operation[Any] = Operation("demo", {"any": f"{__name__}:Anything"})
+    operation.load = lambda name: Anything  # type: ignore[method-assign]
+    needy = Target.of("cpu", torch.float32, needs=("sinks",))
+    with pytest.raises(UnusableBackend, match="'any' cannot run on cpu, float32, sinks: it has no attention sinks"):
+        operation.resolve(needy, "any")
+
+
 def test_a_backend_is_not_imported_before_it_is_asked_about() -> None:
     operation: Operation[Any] = Operation("demo", {"torch": "hemiola.no_such_module:Nothing"})
     assert operation.names == ("torch",)

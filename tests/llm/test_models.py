@@ -25,7 +25,7 @@ def test_logits_equal_those_of_transformers(name: str) -> None:
     positions = torch.cat([torch.arange(length) for length in LENS])
     expected = torch.cat([tiny.reference_logits(name, prompt) for prompt in PROMPTS])
     with torch.inference_mode():
-        attend = RaggedAttend(TorchRaggedAttention, LENS)
+        attend = RaggedAttend(TorchRaggedAttention(), LENS)
         every = model.forward(ids, positions, attend, None)
         some = model.forward(ids, positions, attend, torch.tensor([3, 39, 40, 63]))
         none = model.forward(ids, positions, attend, torch.tensor([], dtype=torch.int64))
