@@ -18,6 +18,7 @@ from .front.media import MediaFront
 from .front.scores import assemble_scores, score_requests
 from .front.terms import CallTerms, check_options
 from .front.text import TextFront, assemble_answers
+from .programs.forecasts import Forecasts
 from .results import Completion, ImageResult, Picture, Scores, VideoResult, total_usage
 from .stream import Stream
 from .text_worker import TextWorker
@@ -41,6 +42,9 @@ class Calls(Asking):
     Args:
         fronts: the edges of the served models, by name.
         backend: where requests run.
+
+    Fields:
+        forecasts: how long nodes of programs took here.
     """
 
     def __init__(self, fronts: Mapping[str, Front], backend: Backend) -> None:
@@ -48,6 +52,7 @@ class Calls(Asking):
         self._backend = backend
         self._streams: dict[str, Stream[Any]] = {}
         self._lock = threading.Lock()
+        self.forecasts = Forecasts()
         self._wakeups = Wakeups()
         self._texts = TextWorker(self._push, backend.finish)
 

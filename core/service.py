@@ -47,13 +47,19 @@ def service_class(name: str) -> ServiceClass:
 
 
 def token_due_s(terms: Terms, num_generated: int, last_token_s: float) -> float:
-    """When the next token of a text request is due, on the engine's clock: never later than all of it is wanted."""
+    """When the next token of a text request is due, on the engine's clock.
+
+    Never later than all of it is wanted. What waits for its end lets it begin earlier; once it is being written, its
+    tokens come as its class promises, or they would crowd out what was promised to others.
+    """
     promised = SERVICE_CLASSES[terms.service_class]
-    is_first = num_generated == 0
-    due_s = terms.arrival_s + promised.first_token_s if is_first else last_token_s + promised.inter_token_s
-    if terms.deadline_s is not None:
-        due_s = min(due_s, terms.arrival_s + terms.deadline_s)
-    return due_s - terms.behind_s
+    if num_generated == 0:
+        due_s = terms.arrival_s + promised.first_token_s - terms.behind_s
+    else:
+        due_s = last_token_s + promised.inter_token_s
+    if terms.deadline_s is None:
+        return due_s
+    return min(due_s, terms.arrival_s + terms.deadline_s - terms.behind_s)
 
 
 def completion_due_s(terms: Terms) -> float:

@@ -11,7 +11,7 @@ from hemiola.core.events import Event, Failed, Progress, Token, Usage
 from ..front.terms import CallTerms, engine_clock
 from ..results import Answer, Completion, ImageResult, Scores, VideoResult
 from ..stream import Stream
-from .execution import Execution, ProgramEvent, Work
+from .execution import Execution, Work
 from .expressions import Gen, Media, Select
 from .graph import Node, Outcome
 from .scoring import SCORINGS
@@ -74,7 +74,7 @@ def select_work(asked: Select, turns: Sequence[Turn]) -> Work:
         scores = await _follow(execution, node, stream)
         node.usage = scores.usage
         best = SCORINGS[asked.scoring](scores.scores)
-        execution.tell(ProgramEvent("text", node.name, node.branch, text=best.choice))
+        execution.tell("text", node, text=best.choice)
         return Outcome(best.choice, best.choice, best.choice, scores=scores)
 
     return work
@@ -206,10 +206,9 @@ async def _let_go(stream: Stream[Any]) -> None:
 def _pass_on(execution: Execution, node: Node, request_ids: Sequence[str], event: Event) -> None:
     index = request_ids.index(event.request_id) if len(request_ids) > 1 else 0
     if isinstance(event, Token) and event.text:
-        execution.tell(ProgramEvent("text", node.name, node.branch, text=event.text, index=index))
+        execution.tell("text", node, text=event.text, index=index)
     elif isinstance(event, Progress):
-        news = ProgramEvent("progress", node.name, node.branch, index=index, done=event.done, total=event.total)
-        execution.tell(news)
+        execution.tell("progress", node, index=index, done=event.done, total=event.total)
 
 
 def _sum(usages: Sequence[Usage]) -> Usage:

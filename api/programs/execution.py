@@ -1,7 +1,8 @@
 """Runs the nodes of one program: each is asked for as soon as what it needs is there, whatever the program waits for.
 
-Everything here happens on one event loop, that of `run`; only `add` is called from elsewhere too, by programs that are
-ordinary functions and run in a thread.
+To the engine they are one program: each request says what waits for it, and what others will begin with is kept until
+the end. Everything here happens on one event loop, that of `run`; only `add` is called from elsewhere too, by programs
+that are ordinary functions and run in a thread.
 """
 
 import asyncio
@@ -11,14 +12,18 @@ import threading
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from hemiola.core.errors import RequestAborted
+from hemiola.core.request import ProgramShare
 
 from ..front.terms import CallTerms, engine_clock
+from .expressions import Gen, Media, Select
+from .forecasts import Forecasts, model_of, size_of
 from .graph import Kind, Node, NodeFailed, Outcome, Place
 
+EventKind = Literal["started", "text", "progress", "finished", "failed"]
 Work = Callable[["Execution", Node], Awaitable[Outcome]]
 
 
@@ -30,9 +35,10 @@ class ProgramEvent:
         name, branch: whose it is: the variable and the fork ("" for the program itself).
         value: of `finished`: the variable's.
         error: of `failed`.
+        node: whose it is: once it has ended, also what it gave and took.
     """
 
-    kind: Literal["started", "text", "progress", "finished", "failed"]
+    kind: EventKind
     name: str
     branch: str = ""
     text: str = ""
@@ -41,6 +47,7 @@ class ProgramEvent:
     total: int = 0
     value: Any = None
     error: BaseException | None = None
+    node: Node | None = field(default=None, repr=False, compare=False)
 
 
 class Execution:
@@ -63,6 +70,9 @@ class Execution:
         self.started_s = engine_clock()
         self._terms = terms
         self._emit = emit
+        self._forecasts: Forecasts = getattr(calls, "forecasts", None) or Forecasts()
+        self._behind_s: list[float] = []
+        self._is_written = False  # the function has ended: no node will be added
         self._tasks: set[asyncio.Task[None]] = set()
         self._lock = threading.Lock()
         self._over: str | None = None
@@ -73,6 +83,7 @@ class Execution:
         self._thread = threading.get_ident()
         try:
             await self._call(function)
+            self._is_written = True
             while self._tasks:
                 await asyncio.wait(self._tasks)
             self._end("the program is over")
@@ -80,17 +91,34 @@ class Execution:
             self._end("the program was cancelled")
             await self._cancel()
             raise
+        finally:
+            end_program = getattr(self.calls, "end_program", None)
+            if end_program is not None:
+                end_program(self.id)
 
-    def add(self, kind: Kind, name: str, branch: str, place: Place, inputs: tuple[Node, ...], work: Work) -> Node:
+    def add(
+        self,
+        kind: Kind,
+        asked: Gen | Select | Media,
+        branch: str,
+        place: Place,
+        inputs: tuple[Node, ...],
+        work: Work,
+        root: object = None,
+    ) -> Node:
         """A new node, which runs as soon as its inputs have ended well. From any thread; never waits.
+
+        Args:
+            root: the first turn of its conversation, which its forks have in common.
 
         Raises:
             RequestAborted: the program is over.
         """
         with self._lock:
             if self._over is not None:
-                raise RequestAborted(f"'{name}' ({place}): {self._over}.")
-            node = Node(len(self.nodes), kind, name, branch, place, inputs, self._thread, engine_clock())
+                raise RequestAborted(f"'{asked.name}' ({place}): {self._over}.")
+            node = Node(len(self.nodes), kind, asked.name, branch, place, inputs, self._thread, engine_clock())
+            node.size, node.model, node.root = size_of(asked), model_of(asked), root
             self.nodes.append(node)
             if threading.get_ident() != self._thread:
                 self._loop.call_soon_threadsafe(self._start, node, work)
@@ -104,13 +132,30 @@ class Execution:
         deadline_s = self._terms.deadline_s
         if deadline_s is not None:
             deadline_s = max(self.started_s + deadline_s - engine_clock(), 0.0)
-        return replace(self._terms, id=number, deadline_s=deadline_s)
+        program = ProgramShare(id=self.id, behind_s=self._behind(node), keeps_prefix=self._is_begun_with(node))
+        return replace(self._terms, id=number, deadline_s=deadline_s, program=program)
 
-    def tell(self, event: ProgramEvent) -> None:
+    def tell(self, kind: EventKind, node: Node, **news: Any) -> None:
+        """Tells an event of a node."""
         if self._emit is not None:
-            self._emit(event)
+            self._emit(ProgramEvent(kind, node.name, node.branch, node=node, **news))
 
     # Inside
+
+    def _behind(self, node: Node) -> float:
+        """Of the nodes that were added until now."""
+        if len(self._behind_s) < len(self.nodes):
+            with self._lock:
+                nodes = tuple(self.nodes)
+            self._behind_s = self._forecasts.behind(nodes)
+        return self._behind_s[node.idx]
+
+    def _is_begun_with(self, node: Node) -> bool:
+        """Whether another node will begin with what this one computes, as far as that is known."""
+        return node.root is not None and (
+            not self._is_written
+            or any(each.root is node.root and each.submitted_s is None for each in self.nodes if each is not node)
+        )
 
     def _start(self, node: Node, work: Work) -> None:
         if self._over is not None:
@@ -126,7 +171,7 @@ class Execution:
         try:
             for each in node.inputs:
                 await each.arrived()
-            self.tell(ProgramEvent("started", node.name, node.branch))
+            self.tell("started", node)
             outcome = await work(self, node)
         except asyncio.CancelledError:
             self._fail(node, RequestAborted(f"'{node.name}' ({node.place}): {self._over or 'it was cancelled'}."))
@@ -135,13 +180,14 @@ class Execution:
             self._fail(node, NodeFailed(node, error))
         else:
             node.ended_s = engine_clock()
+            self._forecasts.learn(node)
             node.result.set_result(outcome)
-            self.tell(ProgramEvent("finished", node.name, node.branch, value=outcome.value))
+            self.tell("finished", node, value=outcome.value)
 
     def _fail(self, node: Node, error: BaseException) -> None:
         node.ended_s = engine_clock()
         node.result.set_exception(error)
-        self.tell(ProgramEvent("failed", node.name, node.branch, error=error))
+        self.tell("failed", node, error=error)
 
     async def _call(self, function: Callable[[], object]) -> None:
         if inspect.iscoroutinefunction(function):

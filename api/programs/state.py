@@ -9,9 +9,9 @@ from hemiola.core.errors import InvalidRequest
 from .asking import media_work, select_work, text_work
 from .execution import Execution
 from .expressions import Expression, Gen, Media, Select, Spoken, select
-from .graph import Kind, calling_place
+from .graph import Kind, Place, ValueOf, calling_place
 from .scoring import Scoring
-from .turns import Generated, Turn, added_since, as_messages, as_text, is_conversation, nodes_in
+from .turns import Generated, TextOf, Turn, added_since, as_messages, is_conversation, nodes_in
 from .values import Text, Variable, gathered, nodes_of
 
 
@@ -26,6 +26,9 @@ class State:
             s += hm.gen("moral", stop=".")
 
     In a conversation, a `gen` or `select` on its own is a turn of the assistant.
+
+    Fields:
+        at: where in the program what is added now stands; None: the line that adds it.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class State:
         self._is_open = False
         self._variables = dict(variables or {})
         self.forks: list[State] = []
+        self.at: Place | None = None
 
     # Adding
 
@@ -63,12 +67,11 @@ class State:
         if isinstance(expression, Media):
             inputs = nodes_of(expression.prompt)
             work = media_work(expression)
-            place = calling_place()
-            node = self._execution.add(expression.kind, expression.name, self.branch, place, inputs, work)
-            return self._set(expression.name, Variable([node], lambda: node.result.result().value))
+            node = self._execution.add(expression.kind, expression, self.branch, self._place, inputs, work)
+            return self._set(expression.name, Variable([node], ValueOf(node)))
         if not self._is_open and is_conversation(self._turns):
             return self._speak(Spoken("assistant", (expression,)))
-        return self._write(expression)
+        return self.write(expression)
 
     def select(
         self, name: str, choices: Sequence[str], *, scoring: Scoring = "mean", model: str | None = None
@@ -81,7 +84,7 @@ class State:
         with self.role(spoken.role):
             for part in spoken.parts:
                 if isinstance(part, Gen | Select):
-                    last = self._write(part)
+                    last = self.write(part)
                 else:
                     self._say(part)
         return last
@@ -95,15 +98,19 @@ class State:
         """
         if self._is_open:
             raise InvalidRequest(role, f"A turn of the {self._turns[-1].role} is open: no other begins inside it.")
-        if self._turns and not is_conversation(self._turns):
-            text = "This began as plain text, which has no roles. Begin with system(...) or user(...)."
-            raise InvalidRequest(role, text)
-        self._turns.append(Turn(role))
+        self.begin(role)
         self._is_open = True
         try:
             yield
         finally:
             self._is_open = False
+
+    def begin(self, role: str) -> None:
+        """A turn of that speaker, to which is added what comes."""
+        if self._turns and not is_conversation(self._turns):
+            text = "This began as plain text, which has no roles. Begin with system(...) or user(...)."
+            raise InvalidRequest(role, text)
+        self._turns.append(Turn(role))
 
     def system(self) -> AbstractContextManager[None]:
         """`with s.system(): s += ...`"""
@@ -129,6 +136,10 @@ class State:
     def _say(self, text: Text) -> None:
         if not self._is_open and is_conversation(self._turns):
             raise InvalidRequest("text", "Say whose text this is: system(...), user(...) or assistant(...).")
+        self.extend(text)
+
+    def extend(self, text: Text) -> None:
+        """Adds to the last turn, or begins a plain text."""
         self._extend(text)
 
     def _extend(self, part: Text | Generated) -> None:
@@ -136,16 +147,22 @@ class State:
             self._turns.append(Turn(""))
         self._turns[-1] = self._turns[-1].and_then(part)
 
-    def _write(self, asked: Gen | Select) -> Variable:
+    def write(self, asked: Gen | Select) -> Variable:
+        """Adds what the model writes to the last turn, which is the assistant's, or to plain text."""
         role = self._turns[-1].role if self._turns else ""
         if role not in ("", "assistant"):
             raise InvalidRequest(asked.name, f"'{asked.name}': the model does not write what the {role} says.")
         turns = tuple(self._turns) or (Turn(""),)
         kind: Kind = "gen" if isinstance(asked, Gen) else "select"
         work = text_work(asked, turns) if isinstance(asked, Gen) else select_work(asked, turns)
-        node = self._execution.add(kind, asked.name, self.branch, calling_place(), nodes_in(turns), work)
+        node = self._execution.add(kind, asked, self.branch, self._place, nodes_in(turns), work, turns[0])
         self._extend(Generated(node, is_plural=isinstance(asked, Gen) and asked.n > 1))
-        return self._set(asked.name, Variable([node], lambda: node.result.result().value))
+        return self._set(asked.name, Variable([node], ValueOf(node)))
+
+    @property
+    def _place(self) -> Place:
+        """The line that adds."""
+        return self.at or calling_place()
 
     def keep(self, name: str, index: int | Variable) -> None:
         """Goes on with one of the answers of `gen(name, n=...)`."""
@@ -200,7 +217,7 @@ class State:
     def text(self) -> Variable:
         """All that was said until now, as text."""
         turns = tuple(self._turns)
-        return Variable(nodes_in(turns), lambda: as_text(turns))
+        return Variable(nodes_in(turns), TextOf(turns))
 
     def messages(self) -> Variable:
         """All that was said until now, as the OpenAI API has it."""
@@ -217,9 +234,21 @@ class State:
             raise InvalidRequest("fork", f"Invalid number of forks: {n}. Allowed: 1 or more.")
         first = len(self.forks)
         lead = f"{self.branch}." if self.branch else ""
-        made = [State(self._execution, f"{lead}{first + i}", self._turns, self._variables) for i in range(n)]
+        made = [type(self)(self._execution, f"{lead}{first + i}", self._turns, self._variables) for i in range(n)]
         self.forks += made
         return Forks(self, made)
+
+    def join(self, forks: "Sequence[State]", how: Literal["gather", "concatenate"] = "gather") -> None:
+        """See `Forks.join`."""
+        if how not in ("gather", "concatenate"):
+            raise InvalidRequest("how", f"Invalid 'how': {how!r}. Allowed: gather, concatenate.")
+        mine = dict(self._variables)
+        for name in forks[0].names:
+            theirs = [state[name] for state in forks if name in state]
+            if len(theirs) == len(forks) and any(each is not mine.get(name) for each in theirs):
+                self._set(name, gathered(theirs))
+        if how == "concatenate":
+            self.take([turn for state in forks for turn in state.added])
 
     @property
     def added(self) -> list[Turn]:
@@ -247,12 +276,4 @@ class Forks(Sequence[State]):
             how: "gather": each name becomes the list of the forks' values, where all of them have it. "concatenate":
                 besides, the state says what all forks have said, one after the other.
         """
-        mine = {name: self._parent[name] for name in self._parent.names}
-        for name in self._states[0].names:
-            theirs = [state[name] for state in self._states if name in state]
-            if len(theirs) == len(self._states) and any(each is not mine.get(name) for each in theirs):
-                self._parent[name] = gathered(theirs)
-        if how == "concatenate":
-            self._parent.take([turn for state in self._states for turn in state.added])
-        elif how != "gather":
-            raise InvalidRequest("how", f"Invalid 'how': {how!r}. Allowed: gather, concatenate.")
+        self._parent.join(self._states, how)

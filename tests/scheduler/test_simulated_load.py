@@ -224,6 +224,8 @@ def test_a_part_is_due_early_enough_for_what_waits_for_it() -> None:
     assert token_due_s(text("t", 100.0, service_class="background", **terms), 0, 0.0) == 110.0
     assert token_due_s(text("t", 100.0, service_class="background", **terms), 5, 140.0) == 110.0
     assert token_due_s(text("t", 100.0, deadline_s=60.0), 5, 140.0) == 140.15, "The class wants its tokens earlier."
+    assert token_due_s(text("t", 100.0, program=share(50.0)), 0, 0.0) == 50.5
+    assert token_due_s(text("t", 100.0, program=share(50.0)), 1, 101.0) == 101.15
 
 
 def test_a_program_of_many_parts_gets_no_more_than_one_request_of_another_tenant() -> None:
