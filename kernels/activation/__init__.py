@@ -27,5 +27,9 @@ class GatedActivation(Protocol):
 
 
 GATED_ACTIVATION: Operation[GatedActivation] = Operation(
-    "gated_activation", {"torch": "hemiola.kernels.activation.torch_reference:TorchGatedActivation"}
+    "gated_activation",
+    {
+        "triton": "hemiola.kernels.activation.triton_backend:TritonGatedActivation",
+        "torch": "hemiola.kernels.activation.torch_reference:TorchGatedActivation",
+    },
 )

@@ -25,8 +25,7 @@ class TorchGatedActivation:
     """See `GatedActivation`."""
 
     def __init__(self, kind: str) -> None:
-        if kind not in _FUNCTIONS:
-            raise ValueError(f"Unknown activation '{kind}'. Known: {', '.join(_FUNCTIONS)}.")
+        check_kind(kind)
         self._function = _FUNCTIONS[kind]
         self._in_place = _IN_PLACE[kind]
 
@@ -40,3 +39,12 @@ class TorchGatedActivation:
 
     def apart(self, gate: Tensor, up: Tensor) -> Tensor:
         return self._in_place(gate).mul_(up)
+
+
+def check_kind(kind: str) -> None:
+    """
+    Raises:
+        ValueError: there is no such activation.
+    """
+    if kind not in _FUNCTIONS:
+        raise ValueError(f"Unknown activation '{kind}'. Known: {', '.join(_FUNCTIONS)}.")

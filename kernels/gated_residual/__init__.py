@@ -38,5 +38,9 @@ class GatedResidual(Protocol):
 
 
 GATED_RESIDUAL: Operation[GatedResidual] = Operation(
-    "gated_residual", {"torch": "hemiola.kernels.gated_residual.torch_reference:TorchGatedResidual"}
+    "gated_residual",
+    {
+        "triton": "hemiola.kernels.gated_residual.triton_backend:TritonGatedResidual",
+        "torch": "hemiola.kernels.gated_residual.torch_reference:TorchGatedResidual",
+    },
 )

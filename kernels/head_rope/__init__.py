@@ -32,5 +32,9 @@ class HeadRope(Protocol):
 
 
 HEAD_ROPE: Operation[HeadRope] = Operation(
-    "head_rope", {"torch": "hemiola.kernels.head_rope.torch_reference:TorchHeadRope"}
+    "head_rope",
+    {
+        "triton": "hemiola.kernels.head_rope.triton_backend:TritonHeadRope",
+        "torch": "hemiola.kernels.head_rope.torch_reference:TorchHeadRope",
+    },
 )

@@ -25,4 +25,10 @@ class KvStore(Protocol):
         ...
 
 
-KV_STORE: Operation[KvStore] = Operation("kv_store", {"torch": "hemiola.kernels.kv_store.torch_reference:TorchKvStore"})
+KV_STORE: Operation[KvStore] = Operation(
+    "kv_store",
+    {
+        "triton": "hemiola.kernels.kv_store.triton_backend:TritonKvStore",
+        "torch": "hemiola.kernels.kv_store.torch_reference:TorchKvStore",
+    },
+)

@@ -44,5 +44,9 @@ class ModulatedNorm(Protocol):
 
 
 MODULATED_NORM: Operation[ModulatedNorm] = Operation(
-    "modulated_norm", {"torch": "hemiola.kernels.modulated_norm.torch_reference:TorchModulatedNorm"}
+    "modulated_norm",
+    {
+        "triton": "hemiola.kernels.modulated_norm.triton_backend:TritonModulatedNorm",
+        "torch": "hemiola.kernels.modulated_norm.torch_reference:TorchModulatedNorm",
+    },
 )

@@ -28,4 +28,10 @@ class RmsNorm(Protocol):
         ...
 
 
-RMS_NORM: Operation[RmsNorm] = Operation("rms_norm", {"torch": "hemiola.kernels.rms_norm.torch_reference:TorchRmsNorm"})
+RMS_NORM: Operation[RmsNorm] = Operation(
+    "rms_norm",
+    {
+        "triton": "hemiola.kernels.rms_norm.triton_backend:TritonRmsNorm",
+        "torch": "hemiola.kernels.rms_norm.torch_reference:TorchRmsNorm",
+    },
+)

@@ -24,4 +24,10 @@ class Rope(Protocol):
         ...
 
 
-ROPE: Operation[Rope] = Operation("rope", {"torch": "hemiola.kernels.rope.torch_reference:TorchRope"})
+ROPE: Operation[Rope] = Operation(
+    "rope",
+    {
+        "triton": "hemiola.kernels.rope.triton_backend:TritonRope",
+        "torch": "hemiola.kernels.rope.torch_reference:TorchRope",
+    },
+)

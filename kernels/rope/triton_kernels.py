@@ -1,0 +1,34 @@
+"""Triton kernel of rotary embedding, in the half-split pairing."""
+
+from typing import Any
+
+import triton.language as tl
+
+from ..triton_jit import kernel
+
+
+@kernel()
+def rotate(
+    x: Any,
+    cos: Any,
+    sin: Any,
+    num_heads: Any,
+    num_pairs: Any,
+    x_stride: Any,
+    head_stride: Any,
+    HEADS: tl.constexpr,
+    PAIRS: tl.constexpr,
+) -> None:
+    """A program turns HEADS heads of one token. cos and sin are float32 [T, num_pairs]."""
+    token = tl.program_id(0).to(tl.int64)
+    head = (tl.program_id(1) * HEADS + tl.arange(0, HEADS))[:, None]
+    pair = tl.arange(0, PAIRS)[None, :]
+    mask = (head < num_heads) & (pair < num_pairs)
+    angle = token * num_pairs + pair
+    c = tl.load(cos + angle, pair < num_pairs, other=0.0)
+    s = tl.load(sin + angle, pair < num_pairs, other=0.0)
+    place = x + token * x_stride + head * head_stride + pair
+    a = tl.load(place, mask, other=0.0).to(tl.float32)
+    b = tl.load(place + num_pairs, mask, other=0.0).to(tl.float32)
+    tl.store(place, (a * c - b * s).to(x.dtype.element_ty), mask)
+    tl.store(place + num_pairs, (b * c + a * s).to(x.dtype.element_ty), mask)
