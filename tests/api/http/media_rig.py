@@ -100,6 +100,9 @@ class Painter:
     def finish(self, request_id: str) -> None:
         raise AssertionError("only text is finished early")
 
+    def end_program(self, program: str) -> None:
+        """Keeps nothing."""
+
     # Inside
 
     def _paint(self, request: MediaRequest) -> None:

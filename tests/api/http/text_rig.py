@@ -124,6 +124,9 @@ class Reciter:
         self._ended.setdefault(request_id, "finished")
         self.go_on.set()
 
+    def end_program(self, program: str) -> None:
+        """Keeps nothing."""
+
     def _recite(self, request: TextRequest, answer: Answer) -> None:
         assert self.calls is not None
         ids = self.tokenizer.encode(answer.text)
