@@ -5,6 +5,8 @@ slot, and is in flight until it is collected.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from .device import InFlight
@@ -12,6 +14,7 @@ from .errors import HemiolaError
 from .events import Event
 from .request import Request
 from .step import Batch, Pending, Quantum, Refused, Runner, Shortfall, Slot, StateView, StepOutput
+from .warm_up import HasWarmUps, WarmUp
 
 S = TypeVar("S", bound=StateView)
 
@@ -83,6 +86,16 @@ class OnLane(Generic[S]):
     def release(self, state: S, error: HemiolaError | None = None) -> None:
         with self._in_flight.on(self.lane):
             self.runner.release(state, error)
+
+    def warm_ups(self) -> Iterable[WarmUp]:
+        """See `core.warm_up.HasWarmUps`: what the runner has to build, on the lane's stream."""
+        if isinstance(self.runner, HasWarmUps):
+            for warm_up in self.runner.warm_ups():
+                yield replace(warm_up, run=partial(self._build, warm_up))
+
+    def _build(self, warm_up: WarmUp) -> None:
+        with self._in_flight.on(self.lane):
+            warm_up.run()
 
     def chores(self) -> Iterable[S]:
         return self.runner.chores()

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..core.staging import to_device
 from ..kernels.attention import Ints, PagedRows
 from .rows import RowTable
 from .state import LanguageState
@@ -41,6 +42,36 @@ class StepInputs(NamedTuple):
     offset_T: Tensor
     sampled_R: Tensor | None
     sampled_rows_R: Tensor
+
+
+class Decodes(NamedTuple):
+    """Rows with one token to compute, as the host knows them, each [R].
+
+    Fields:
+        known_R: the token, or -1 where only the device knows it: the newest of the row.
+        positions_R: of that token.
+        rows_R: request rows.
+    """
+
+    known_R: Ints
+    positions_R: Ints
+    rows_R: Ints
+
+    @classmethod
+    def of(cls, states: Sequence[LanguageState]) -> "Decodes":
+        known = [s.token_ids[n] if (n := s.num_computed) < len(s.token_ids) else -1 for s in states]
+        ints = (known, [state.num_computed for state in states], [state.row for state in states])
+        return cls(*(np.array(column, dtype=np.int64) for column in ints))
+
+    @property
+    def max_context(self) -> int:
+        """Keys of the longest row."""
+        return int(self.positions_R.max(initial=0)) + 1
+
+    def places(self, table: RowTable, page_len: int) -> tuple[Ints, Ints]:
+        """Page and offset of each token's key and value."""
+        number_R, offset_R = np.divmod(self.positions_R, page_len)
+        return table.pages[self.rows_R, number_R], offset_R
 
 
 def compose(
@@ -106,5 +137,4 @@ def _token_ids(
 
 
 def _to(ints: Ints, device: torch.device) -> Tensor:
-    tensor = torch.from_numpy(ints)
-    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
+    return to_device(torch.from_numpy(ints), device)

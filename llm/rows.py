@@ -8,9 +8,11 @@ import numpy as np
 import torch
 
 from ..core.device import InFlight
+from ..core.errors import StepFailed
 from ..kernels.attention import Ints
 
 _FIRST_ROWS = 16
+_DEVICE_ROWS = 1 << 16  # half a megabyte: it never grows, since graphs know where it lies
 _FIRST_PAGES = 32
 
 
@@ -24,16 +26,21 @@ class RowTable:
 
     def __init__(self, device: torch.device, clock: InFlight) -> None:
         self.pages: Ints = np.zeros((_FIRST_ROWS, _FIRST_PAGES), dtype=np.int64)
-        self.newest = torch.zeros(_FIRST_ROWS, dtype=torch.int64, device=device)
+        self.newest = torch.zeros(_DEVICE_ROWS, dtype=torch.int64, device=device)
         self._free = list(reversed(range(_FIRST_ROWS)))
         self._clock = clock
 
     def take(self) -> int:
-        """A free row; the table grows when there is none."""
+        """A free row; the table grows when there is none.
+
+        Raises:
+            StepFailed: more requests run than can.
+        """
         if not self._free:
             count = len(self.pages)
+            if count == _DEVICE_ROWS:
+                raise StepFailed(f"More than {_DEVICE_ROWS} requests run at once.")
             self.pages = np.concatenate((self.pages, np.zeros_like(self.pages)))
-            self.newest = torch.cat((self.newest, torch.zeros_like(self.newest)))
             self._free = list(reversed(range(count, 2 * count)))
         return self._free.pop()
 

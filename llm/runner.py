@@ -14,11 +14,13 @@ import torch
 from ..core.config import LoadFormat
 from ..core.errors import CannotFit, ContextTooLong, HemiolaError, InvalidRequest
 from ..core.events import Event
+from ..core.graphs import GraphPool
 from ..core.memory import Arena
 from ..core.pending import Stopwatch
 from ..core.request import Request, Terms, TextRequest
 from ..core.step import Batch, Pending, Quantum, Refused, Shortfall, Slot, StepOutput, Tokens, Work
 from ..core.text_encoder import Encoding
+from ..core.warm_up import WarmUp
 from ..kernels.attention import PAGED_ATTENTION, RAGGED_ATTENTION
 from ..kernels.kv_store import KV_STORE
 from ..kernels.registry import Target
@@ -30,6 +32,7 @@ from .loading import has_language_head, load_model
 from .models.base import LanguageModel
 from .state import LanguageState, Served
 from .token_steps import TokenSteps, finished
+from .warming import warm_ups
 
 LANE = "language"
 PAGE_LEN = {"cpu": 4, "cuda": 16}
@@ -51,6 +54,7 @@ class LanguageRunner:
         seconds: predicts seconds from a cost key and work. Unused: batching always pays for language models.
         prefix_cache: whether pages are kept for later requests that begin alike.
         page_len: tokens per page.
+        graph_pool: where graphs of steps that only decode are captured; None: none are.
         encode_only: no text is generated, and no pages are set up; by default so for models without a language head.
 
     Raises:
@@ -74,6 +78,7 @@ class LanguageRunner:
         prefix_cache: bool = True,
         page_len: int | None = None,
         encode_only: bool | None = None,
+        graph_pool: GraphPool | None = None,
     ) -> None:
         self.model = name
         self._device = torch.device(device)
@@ -96,7 +101,7 @@ class LanguageRunner:
         self._steps: TokenSteps | None = None
         if generates:
             length = page_len or PAGE_LEN[self._device.type]
-            self._build_steps(arena, self._model, target, choices, length, max_batch_tokens, prefix_cache)
+            self._build_steps(arena, self._model, target, choices, length, max_batch_tokens, prefix_cache, graph_pool)
 
     def _build_steps(
         self,
@@ -107,6 +112,7 @@ class LanguageRunner:
         page_len: int,
         max_batch_tokens: int,
         has_prefixes: bool,
+        graph_pool: GraphPool | None,
     ) -> None:
         name, decode_key, mixed_key = self.model, (self.model, "decode"), (self.model, "mixed")
         self._kv = KvCache(
@@ -133,7 +139,12 @@ class LanguageRunner:
             device=self._device,
             max_tokens=max_batch_tokens,
             states=self._states,
+            graph_pool=graph_pool,
         )
+
+    def warm_ups(self) -> Iterable[WarmUp]:
+        """See `core.warm_up.HasWarmUps`; on a CPU there is nothing to build."""
+        return () if self._device.type == "cpu" else warm_ups(self)
 
     @property
     def generates(self) -> bool:
@@ -261,6 +272,8 @@ class LanguageRunner:
                 if state.row >= 0:
                     self.steps.table.set_pages(state.row, 0, memory.pages)
             memory.parked_pages = [moves.get(page, page) for page in memory.parked_pages]
+        if self.steps.graphs is not None:
+            self.steps.graphs.moved(moves)
 
     # Steps
 

@@ -13,14 +13,17 @@ import torch
 from torch import Tensor
 
 from ..core.events import Event, Finished, Token, Usage
+from ..core.graphs import GraphPool
 from ..core.pending import Stopwatch
+from ..core.staging import to_device, to_host
 from ..core.step import Batch, Pending, Shortfall, Slot, StepOutput, Tokens, Work, failed_output
 from ..kernels.attention import PagedAttention
 from ..kernels.kv_store import KvStore
 from ..kernels.sampling import Sampler
 from .attend import PagedAttend
 from .choosing import Asked, Chosen, choose, log_prob_lists
-from .compose import Chunk, compose
+from .compose import Chunk, Decodes, compose
+from .decode_graphs import DecodeGraphs
 from .kv_cache import KvCache
 from .models.base import LanguageModel
 from .rows import RowTable
@@ -60,6 +63,7 @@ class TokenSteps:
     Args:
         max_tokens: of one step.
         states: all running requests by id, kept by the runner.
+        graph_pool: where graphs of steps that only decode are captured; None runs every step as it comes.
     """
 
     def __init__(
@@ -74,6 +78,7 @@ class TokenSteps:
         device: torch.device,
         max_tokens: int,
         states: Mapping[str, LanguageState],
+        graph_pool: GraphPool | None = None,
     ) -> None:
         self._states = states
         self._model = model
@@ -86,6 +91,24 @@ class TokenSteps:
         self._max_tokens = max_tokens
         self._layer_pages: list[Tensor] = list(kv.view.unbind(1))
         self.table = RowTable(device, kv.arena.clock)
+        self.graphs = None if graph_pool is None else self._make_graphs(graph_pool)
+
+    def _make_graphs(self, pool: GraphPool) -> DecodeGraphs:
+        model = self._model
+        return DecodeGraphs(
+            forward=lambda ids_B, positions_B, attend: model.forward(ids_B, positions_B, attend, None),
+            greedy=self._sampler.greedy,
+            attend=self._attend,
+            attention=self._attention,
+            kv=self._kv,
+            table=self.table,
+            pool=pool,
+            max_len=model.shape.max_len,
+            vocab_size=model.shape.vocab_size,
+        )
+
+    def _attend(self, plan: Any, page_idx_T: Tensor, offset_T: Tensor) -> PagedAttend:
+        return PagedAttend(self._store, self._attention, self._layer_pages, plan, page_idx_T, offset_T)
 
     # Planning
 
@@ -172,29 +195,41 @@ class TokenSteps:
         with torch.inference_mode():
             self._prepare_pages(step)
             step.decodes.sort(key=_by_length)
-            inputs = compose(step.decodes, step.chunks, self.table, self._served.page_len, self._device)
             step.sampled = [*step.decodes, *(chunk.state for chunk in step.chunks if chunk.is_last)]
-            attend = PagedAttend(
-                self._store,
-                self._attention,
-                self._layer_pages,
-                self._attention.plan(inputs.rows),
-                inputs.page_idx_T,
-                inputs.offset_T,
-            )
-            logits_RV = self._model.forward(inputs.token_ids_T, inputs.positions_T, attend, inputs.sampled_R)
-            if step.sampled:
-                asked = {
-                    row: Asked(state.request.sampling, state.target_len - len(state.request.token_ids))
-                    for row, state in enumerate(step.sampled)
-                    if not state.is_plain
-                }
-                chosen = choose(self._sampler, logits_RV, asked)
-                self.table.newest.index_copy_(0, inputs.sampled_rows_R, chosen.tokens_R)
-                step.chosen = chosen if self._device.type == "cpu" else _to_host(chosen)
+            asked = {
+                row: Asked(state.request.sampling, state.target_len - len(state.request.token_ids))
+                for row, state in enumerate(step.sampled)
+                if not state.is_plain
+            }
+            if self.graphs is not None and not step.chunks and self.graphs.serves(len(step.decodes)):
+                step.chosen = self._decode(self.graphs, step, asked)
+            else:
+                step.chosen = self._compute(step, asked)
         step.slot = slot
         self._advance(step, slot.now_s)
         return stopwatch.stop()
+
+    def _compute(self, step: TokenStep, asked: Mapping[int, Asked]) -> Chosen | None:
+        """Any step, as it comes."""
+        inputs = compose(step.decodes, step.chunks, self.table, self._served.page_len, self._device)
+        attend = self._attend(self._attention.plan(inputs.rows), inputs.page_idx_T, inputs.offset_T)
+        logits_RV = self._model.forward(inputs.token_ids_T, inputs.positions_T, attend, inputs.sampled_R)
+        if not step.sampled:
+            return None
+        chosen = choose(self._sampler, logits_RV, asked)
+        self.table.newest.index_copy_(0, inputs.sampled_rows_R, chosen.tokens_R)
+        return _to_host(chosen)
+
+    def _decode(self, graphs: DecodeGraphs, step: TokenStep, asked: Mapping[int, Asked]) -> Chosen:
+        """A step of decodes alone, by a graph that chooses the likeliest tokens; others are chosen behind it."""
+        decodes = Decodes.of(step.decodes)
+        logits_RV, tokens_R = graphs.run(decodes)
+        if not asked:
+            return _to_host(Chosen(tokens_R, None))
+        chosen = choose(self._sampler, logits_RV, asked)
+        rows_R = to_device(torch.from_numpy(decodes.rows_R), self._device)
+        self.table.newest.index_copy_(0, rows_R, chosen.tokens_R)
+        return _to_host(chosen)
 
     def _prepare_pages(self, step: TokenStep) -> None:
         """Rows' page tables, clean new pages, and copies of shared tails."""
@@ -273,16 +308,13 @@ def finished(state: LanguageState, reason: Literal["stop", "length"], stop_reaso
 
 
 def _to_host(chosen: Chosen) -> Chosen:
-    """Copies behind the step, into pinned memory; read after it is done."""
-
-    def copied(tensor: Tensor) -> Tensor:
-        return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True)
-
+    """Copies behind the step; read after it is done."""
     log_probs = chosen.log_probs
     if log_probs is not None:
         log_probs = log_probs._replace(
-            chosen_N=copied(log_probs.chosen_N),
-            top_NK=copied(log_probs.top_NK),
-            top_ids_NK=copied(log_probs.top_ids_NK),
+            chosen_N=to_host(log_probs.chosen_N),
+            top_NK=to_host(log_probs.top_NK),
+            top_ids_NK=to_host(log_probs.top_ids_NK),
         )
-    return Chosen(copied(chosen.tokens_R), log_probs)
+    tokens_R = chosen.tokens_R
+    return Chosen(tokens_R.clone() if tokens_R.device.type == "cpu" else to_host(tokens_R), log_probs)

@@ -1,0 +1,66 @@
+"""Steps by decode graphs give what the same steps give as they come. On a CPU a graph is the function itself."""
+
+import pytest
+import torch
+
+from hemiola.core.graphs import GraphPool
+from hemiola.kernels.captured import keeping
+from hemiola.llm import LanguageRunner
+from hemiola.llm.warming import warm_ups
+from hemiola.tests.llm.driver import Driver, MakeRunner, ask
+
+
+def pool() -> GraphPool:
+    return GraphPool(torch.device("cpu"), keeping)
+
+
+def requests() -> list[object]:
+    plain = [ask(f"plain{i}", range(3 + i, 9 + 5 * i), max_tokens=6 + i) for i in range(5)]
+    sampled = [ask(f"sampled{i}", range(40, 50 + i), temperature=0.9, top_p=0.9, seed=i, logprobs=2) for i in range(2)]
+    return [*plain, *sampled, ask("forced", (5, 6, 7), forced_token_ids=(9, 9, 4))]
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("name", ["qwen3", "llama"])
+def test_graphs_give_the_same_tokens(make_runner: MakeRunner, name: str, depth: int) -> None:
+    expected = Driver(make_runner(name)).run(*requests())
+    runner = make_runner(name, graph_pool=pool())
+    assert Driver(runner, depth=depth, quantum=20).run(*requests()) == expected
+    assert runner.steps.graphs is not None and runner.steps.graphs.num_graphs >= 3
+
+
+def test_only_steps_without_chunks_use_a_graph(make_runner: MakeRunner) -> None:
+    runner = make_runner(graph_pool=pool())
+    driver = Driver(runner)
+    driver.admit(ask("a", range(1, 20)))
+    driver.step()
+    assert runner.steps.graphs.num_graphs == 0
+    driver.step()
+    assert runner.steps.graphs.num_graphs == 1
+
+
+def test_warming_up_builds_every_size_and_leaves_one_page_held(make_runner: MakeRunner) -> None:
+    runner: LanguageRunner = make_runner(graph_pool=pool())
+    for warm_up in warm_ups(runner):
+        warm_up.run()
+    assert runner.steps.graphs is not None
+    assert runner.steps.graphs.num_graphs == len(runner.steps.graphs.sizes)
+    assert [owners for owners in runner.kv_cache.page_class.held.values()] == [["graphs:tiny"]]
+    assert not runner._states and not runner._encodings._jobs
+    before = Driver(make_runner()).run(ask("a", range(1, 20)))
+    assert Driver(runner).run(ask("a", range(1, 20))) == before
+
+
+def test_the_padding_page_may_move(make_runner: MakeRunner) -> None:
+    runner = make_runner(graph_pool=pool())
+    Driver(runner).run(ask("a", range(1, 20)))
+    page_class = runner.kv_cache.page_class
+    (page,) = (page for page, owners in page_class.held.items() if "graphs:tiny" in owners)
+    span = next(
+        i for i in range(runner.kv_cache.arena.nbytes // page_class._free.span_bytes) if page in page_class.ids_in(i)
+    )
+    filler = page_class.take(len(page_class.ids_in(span)), "filler")
+    page_class.free(filler, "filler")
+    assert page_class.vacate([span], lambda: False)
+    expected = Driver(make_runner()).run(ask("b", range(2, 30)))
+    assert Driver(runner).run(ask("b", range(2, 30))) == expected
