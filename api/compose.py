@@ -6,19 +6,28 @@ thread that will run the loop.
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
-from hemiola.core.config import EngineConfig, Machine, ResolvedConfig, resolve
+from hemiola.core.config import EngineConfig, LaneName, Machine, ResolvedConfig, resolve
 from hemiola.core.device import describe_device
 from hemiola.core.errors import CannotFit, InvalidRequest
 from hemiola.core.events import Event
-from hemiola.core.hub import ModelSource, WeightSummary, check_weights, encoder_source, resolve_all
+from hemiola.core.hub import (
+    Kind,
+    ModelSource,
+    WeightSummary,
+    check_weights,
+    declared_weights,
+    encoder_source,
+    resolve_all,
+)
 from hemiola.core.memory import Arena
 from hemiola.core.text_encoder import TextEncoder
 from hemiola.core.tracing import StepTrace
+from hemiola.core.warm_up import HasWarmUps, WarmUp
 from hemiola.diffusion import DiffusionRunner
 from hemiola.llm import LanguageRunner
 from hemiola.scheduler.cost_model import CostModel
@@ -27,8 +36,11 @@ from hemiola.scheduler.policy import POLICIES, Limits
 from hemiola.scheduler.scheduler import Scheduler
 
 from .front.terms import engine_clock
+from .made_up import count_params
 
 log = logging.getLogger(__name__)
+
+_LANES: dict[Kind, LaneName] = {"language": "language", "diffusion": "media"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +51,7 @@ class LoadPlan:
         served: the models that requests may name.
         encoders: language models that only encode for a pipeline, not served by themselves.
         shared: per pipeline name, the language model that is its text encoder.
-        weights: of each model that has weight files, by name.
+        weights: of each model, by name.
         config: settings with nothing left open.
     """
 
@@ -66,22 +78,35 @@ def plan(specs: Sequence[str | Path], config: EngineConfig) -> LoadPlan:
     """
     if config.policy not in POLICIES:
         raise InvalidRequest("policy", f"Invalid 'policy': '{config.policy}'. Allowed: {', '.join(POLICIES)}.")
-    served = resolve_all(specs)
+    is_dummy = config.load_format == "dummy"
+    served = tuple(_as_dummy(source) if is_dummy else source for source in resolve_all(specs))
     if not served:
         raise InvalidRequest("model", "No model was named. Allowed: one or more; 'demo' is the built-in ones.")
     shared = {source.name: encoder_source(source, served) for source in served if source.shared_encoder}
+    if is_dummy:
+        shared = {name: _as_dummy(source) for name, source in shared.items()}
     encoders = tuple({s.path: s for s in shared.values() if s not in served}.values())
-    is_dummy = config.load_format == "dummy"
-    weights = {} if is_dummy else {source.name: check_weights(source) for source in (*served, *encoders)}
+    weights = {source.name: _weights(source) for source in (*served, *encoders)}
     resolved = resolve(config, this_machine())
     needed = sum(summary.bytes_as(resolved.dtype) for summary in weights.values())
     if resolved.is_gpu:
-        resolved = resolve(config, this_machine(), weight_bytes=needed)
+        lanes = sorted({_LANES[source.kind] for source in (*served, *encoders)})
+        resolved = resolve(config, this_machine(resolved.device), weight_bytes=needed, lanes=lanes)
     else:
         total, available = needed + resolved.memory_bytes + resolved.host_bytes, available_host_bytes()
         if total > available:
             raise CannotFit(f"Serving {', '.join(s.name for s in served)}", total, available)
     return LoadPlan(served, encoders, shared, weights, resolved)
+
+
+def _as_dummy(source: ModelSource) -> ModelSource:
+    return replace(source, load_format="dummy")
+
+
+def _weights(source: ModelSource) -> WeightSummary:
+    if source.load_format == "auto":
+        return check_weights(source)
+    return declared_weights(source) or count_params(source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +121,17 @@ class Composition:
     def check(self) -> None:
         """When idle: asserts that every byte has an owner and none has two."""
         self.arena.ledger.check()
+
+    def warm(self, progress: Callable[[WarmUp], None]) -> int:
+        """Builds what the runners need built before the first request, telling of each before it; how many."""
+        num_built = 0
+        for runner in (*self.languages.values(), *self.pipelines.values()):
+            if isinstance(runner, HasWarmUps):
+                for warm_up in runner.warm_ups():
+                    progress(warm_up)
+                    warm_up.run()
+                    num_built += 1
+        return num_built
 
 
 def build(loads: LoadPlan, emit: Callable[[Event], None], trace: StepTrace) -> Composition:
@@ -116,7 +152,7 @@ def build(loads: LoadPlan, emit: Callable[[Event], None], trace: StepTrace) -> C
             device=config.device,
             max_batch_tokens=config.max_batch_tokens,
             seconds=costs.seconds,
-            load_format=config.load_format,
+            load_format=source.load_format,
             prefix_cache=config.prefix_cache,
             encode_only=True if source in loads.encoders else None,
         )
@@ -131,10 +167,12 @@ def build(loads: LoadPlan, emit: Callable[[Event], None], trace: StepTrace) -> C
             device=config.device,
             text_encoders=_text_encoders(source, loads, languages),
             seconds=costs.seconds,
-            load_format=config.load_format,
+            load_format=source.load_format,
         )
         for source in loads.pipelines
     }
+    for pipeline in pipelines.values():
+        pipeline.edge.restrict(config.max_pixels, config.max_frames)
     limits = Limits(
         quantum_s=config.quantum_s,
         idle_quantum_s=4 * config.quantum_s,
@@ -160,11 +198,23 @@ def _text_encoders(
     return {} if encoder is None else {"text_encoder": languages[encoder.name]}
 
 
-def this_machine() -> Machine:
-    """Cores and GPUs as torch sees them."""
+def this_machine(device: str | None = None) -> Machine:
+    """Cores and GPUs as torch sees them.
+
+    Args:
+        device: the GPU of which is said what is free of its memory; to ask one takes some of it.
+    """
     gpus = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
     cores = describe_device("cpu").num_units
-    return Machine(cores, tuple(gpu.name for gpu in gpus), tuple(gpu.total_memory for gpu in gpus))
+    sizes = tuple(gpu.total_memory for gpu in gpus)
+    free = tuple(_free_bytes(i) if device == f"cuda:{i}" else size for i, size in enumerate(sizes))
+    return Machine(cores, tuple(gpu.name for gpu in gpus), sizes, free)
+
+
+def _free_bytes(index: int) -> int:
+    """Of a GPU: what nobody has, and what this process has and does not use."""
+    free, _ = torch.cuda.mem_get_info(index)
+    return int(free) + torch.cuda.memory_reserved(index) - torch.cuda.memory_allocated(index)
 
 
 def available_host_bytes() -> int:

@@ -38,7 +38,7 @@ class Engine(Calls):
         self.trace = StepTrace()
         self._composition: compose.Composition | None = None
         self._loop = EngineLoop(self._build, self._deliver, on_idle=self._check, num_threads=self.loads.config.threads)
-        super().__init__(open_fronts(self.loads.served, self.loads.shared), self._loop)
+        super().__init__(open_fronts(self.loads.served, self.loads.shared, self.loads.config), self._loop)
         try:
             self._loop.start()
         except BaseException:

@@ -109,7 +109,7 @@ class EngineHost:
     def _warm_up(self) -> None:
         """Twice, unless it takes long: the first round's times say little, so the cost model learns from the second."""
         self._loop.call(lambda _: self._link.tell(Starting("Warming up")))
-        fronts = open_fronts(self._loads.served, self._loads.shared)
+        fronts = open_fronts(self._loads.served, self._loads.shared, self._loads.config)
         began_s = time.monotonic()
         self._run_all(list(warm_up_requests(fronts)))
         self._loop.call(lambda scheduler: scheduler.costs.forget())

@@ -103,7 +103,7 @@ class ServedEngine(Calls):
             log_level=log_level.upper(),
         )
         shared = {source.name: encoder_source(source, served) for source in served if source.shared_encoder}
-        fronts = open_fronts(served, shared)
+        fronts = open_fronts(served, shared, spec.config)
         self.metrics = ServerMetrics({name: front.kind for name, front in fronts.items()})
         self.remote = RemoteEngine(
             spec, self._deliver, max_queue=max_queue, restarts=restarts, on_line=on_line, module=module

@@ -20,15 +20,23 @@ from .errors import CannotFit, InvalidRequest
 DTYPES = ("float32", "bfloat16", "float16")
 LoadFormat = Literal["auto", "dummy"]
 LOAD_FORMATS: tuple[LoadFormat, ...] = get_args(LoadFormat)
+LaneName = Literal["language", "media"]
 
 CPU_ARENA_BYTES = 512 << 20
 CPU_HOST_BYTES = 256 << 20
 GPU_HOST_BYTES = 4 << 30
-# Of a GPU's memory: the driver, libraries and fragmentation outside our allocations get the rest.
-GPU_USABLE_SHARE = 0.92
-# For activations, per GPU; the larger of the two.
-GPU_ACTIVATION_BYTES = 2 << 30
-GPU_ACTIVATION_SHARE = 0.08
+# Kept free of what a GPU has free at start: libraries' workspaces and fragmentation outside our allocations.
+GPU_MARGIN_BYTES = 2 << 30
+# Scratch memory of captured graphs, per lane.
+GPU_GRAPH_BYTES = 1 << 30
+# Activations per lane, until `activation_bytes` says better. Language: 24 MLP-sized rows a token of an 8B model, and
+# logits. Media: a 2D VAE at full size keeps a few maps of 128 channels, which are the largest tensors of a picture.
+GPU_ACTIVATION_BYTES = 1 << 30
+ACTIVATION_BYTES_PER_TOKEN = 256 << 10
+ACTIVATION_BYTES_PER_PIXEL = 2 << 10
+# Limits of requests; those of the models hold besides.
+MAX_PIXELS = 2048 * 2048
+MAX_FRAMES = 161  # 10 s at 16 frames a second
 
 Number = TypeVar("Number", int, float)
 Word = TypeVar("Word", bound=str)
@@ -79,11 +87,13 @@ class Machine:
     Fields:
         num_cores: CPU cores that this process may use.
         gpu_names, gpu_bytes: per visible CUDA device its name and total memory; empty without one.
+        gpu_free_bytes: what of it is free at the moment; taken for all of it where it is empty.
     """
 
     num_cores: int
     gpu_names: tuple[str, ...] = ()
     gpu_bytes: tuple[int, ...] = ()
+    gpu_free_bytes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +108,10 @@ class EngineConfig:
         threads: CPU threads of torch; default is all cores but one, so that the loop's own thread has one.
         policy: orders steps, by its name in `scheduler.policy`.
         max_batch_tokens: tokens in one forward of a language model, and so the longest prefill chunk.
+        max_pixels: of a picture, or of a frame of a clip; requests for more are refused. Activations are sized by it.
+        max_frames: of a clip; requests for more are refused.
+        activation_bytes: kept for activations on a GPU, for each lane; the arena gets what is left. On a CPU they come
+            from the system as they are needed.
         quantum_s: how long a step of media may run while text is ready to decode.
         prefix_cache: keep prompts' KV pages for later requests that begin alike.
         load_format: "auto" loads weights, "dummy" makes random ones of the right shapes.
@@ -110,6 +124,9 @@ class EngineConfig:
     threads: int | None = None
     policy: str = "deadline"
     max_batch_tokens: int | None = None
+    max_pixels: int = MAX_PIXELS
+    max_frames: int = MAX_FRAMES
+    activation_bytes: int | None = None
     quantum_s: float | None = None
     prefix_cache: bool = True
     load_format: LoadFormat = "auto"
@@ -117,7 +134,13 @@ class EngineConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedConfig:
-    """An EngineConfig with nothing left open. `notes` says per field why it is what it is; log it once."""
+    """An EngineConfig with nothing left open.
+
+    Fields:
+        activations: bytes kept for activations, by lane; empty on a CPU.
+        graph_bytes: kept for the scratch memory of captured graphs.
+        notes: says per field why it is what it is; log it once.
+    """
 
     device: str
     dtype: str
@@ -126,6 +149,10 @@ class ResolvedConfig:
     threads: int
     policy: str
     max_batch_tokens: int
+    max_pixels: int
+    max_frames: int
+    activations: Mapping[str, int]
+    graph_bytes: int
     quantum_s: float
     prefix_cache: bool
     load_format: LoadFormat
@@ -146,13 +173,19 @@ class ResolvedConfig:
 
 
 def resolve(
-    config: EngineConfig, machine: Machine, *, weight_bytes: int = 0, environment: Environment | None = None
+    config: EngineConfig,
+    machine: Machine,
+    *,
+    weight_bytes: int = 0,
+    lanes: Sequence[LaneName] = ("language", "media"),
+    environment: Environment | None = None,
 ) -> ResolvedConfig:
     """Fills in what the config leaves open.
 
     Args:
         weight_bytes: of all models to be served, in the dtype that they will be held in; on a GPU the arena gets what
             they leave.
+        lanes: that the models run on.
 
     Raises:
         InvalidRequest: a field has a value that cannot be.
@@ -168,12 +201,19 @@ def resolve(
         if asked is None:
             notes[field] = default[1]
             return default[0]
-        if asked < least:
-            raise InvalidRequest(field, f"Invalid '{field}': {asked}. The least is {least}.")
-        return asked
+        return _at_least(field, asked, least)
 
     usual = f"default on a {'GPU' if is_gpu else 'CPU'}"
-    arena = _gpu_arena(device, machine, weight_bytes) if is_gpu else (CPU_ARENA_BYTES, usual)
+    max_batch_tokens = value("max_batch_tokens", (8192 if is_gpu else 512, usual), 1)
+    activations: dict[str, int] = {}
+    if config.activation_bytes is not None:
+        _at_least("activation_bytes", config.activation_bytes, 1)
+    if is_gpu:
+        activations = {lane: _activation_bytes(lane, config, max_batch_tokens) for lane in lanes}
+        notes["activations"] = "as asked" if config.activation_bytes is not None else "estimated from the limits"
+    graph_bytes = GPU_GRAPH_BYTES * len(activations)
+    taken = {"weights": weight_bytes, "activations": sum(activations.values()), "graphs": graph_bytes}
+    arena = _gpu_arena(device, machine, taken) if is_gpu else (CPU_ARENA_BYTES, usual)
     resolved = ResolvedConfig(
         device=device,
         dtype=_resolve_dtype(config.dtype, is_gpu, notes),
@@ -181,7 +221,11 @@ def resolve(
         host_bytes=value("host_bytes", (GPU_HOST_BYTES if is_gpu else CPU_HOST_BYTES, usual), 0),
         threads=value("threads", _default_threads(machine, env), 1),
         policy=config.policy,
-        max_batch_tokens=value("max_batch_tokens", (8192 if is_gpu else 512, usual), 1),
+        max_batch_tokens=max_batch_tokens,
+        max_pixels=_at_least("max_pixels", config.max_pixels, 1),
+        max_frames=_at_least("max_frames", config.max_frames, 1),
+        activations=activations,
+        graph_bytes=graph_bytes,
         quantum_s=value("quantum_s", (0.010 if is_gpu else 0.050, usual), 0.001),
         prefix_cache=config.prefix_cache,
         load_format=_one_of("load_format", config.load_format, LOAD_FORMATS),
@@ -210,16 +254,23 @@ def _resolve_dtype(asked: str, is_gpu: bool, notes: dict[str, str]) -> str:
     return "bfloat16" if is_gpu else "float32"
 
 
-def _gpu_arena(device: str, machine: Machine, weight_bytes: int) -> tuple[int, str]:
-    """What weights and activations leave of the GPU, and how that came about."""
-    total = machine.gpu_bytes[int(device.removeprefix("cuda:"))]
-    usable = int(total * GPU_USABLE_SHARE)
-    activations = max(GPU_ACTIVATION_BYTES, int(total * GPU_ACTIVATION_SHARE))
-    arena = usable - weight_bytes - activations
+def _activation_bytes(lane: LaneName, config: EngineConfig, max_batch_tokens: int) -> int:
+    if config.activation_bytes is not None:
+        return config.activation_bytes
+    if lane == "language":
+        return GPU_ACTIVATION_BYTES + ACTIVATION_BYTES_PER_TOKEN * max_batch_tokens
+    return GPU_ACTIVATION_BYTES + ACTIVATION_BYTES_PER_PIXEL * config.max_pixels
+
+
+def _gpu_arena(device: str, machine: Machine, taken: Mapping[str, int]) -> tuple[int, str]:
+    """What all the rest leaves of the GPU, and how that came about."""
+    free = (machine.gpu_free_bytes or machine.gpu_bytes)[int(device.removeprefix("cuda:"))]
+    usable = free - GPU_MARGIN_BYTES
+    arena = usable - sum(taken.values())
     if arena <= 0:
-        raise CannotFit("The models with room for their activations", weight_bytes + activations, usable)
-    parts = (total, weight_bytes, activations, total - usable)
-    return arena, "{} less {} of weights, {} for activations, {} kept free".format(*map(_mib, parts))
+        raise CannotFit("The models with room for their activations", sum(taken.values()), usable)
+    parts = ", ".join(f"{_mib(nbytes)} for {what}" for what, nbytes in taken.items())
+    return arena, f"{_mib(free)} that are free less {parts}, {_mib(GPU_MARGIN_BYTES)} kept free"
 
 
 def _default_threads(machine: Machine, env: Environment) -> tuple[int, str]:
@@ -234,6 +285,12 @@ def _parse_threads(text: str) -> int:
     return int(text)
 
 
+def _at_least(field: str, value: Number, least: Number) -> Number:
+    if value < least:
+        raise InvalidRequest(field, f"Invalid '{field}': {value}. The least is {least}.")
+    return value
+
+
 def _one_of(field: str, value: Word, allowed: Sequence[Word]) -> Word:
     if value not in allowed:
         raise InvalidRequest(field, f"Invalid '{field}': '{value}'. Allowed: {', '.join(allowed)}.")
@@ -241,6 +298,8 @@ def _one_of(field: str, value: Word, allowed: Sequence[Word]) -> Word:
 
 
 def _shown(field: str, value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{_mib(nbytes)} for {name}" for name, nbytes in value.items()) or "none kept"
     return _mib(value) if field.endswith("_bytes") and isinstance(value, int) else str(value)
 
 

@@ -76,13 +76,24 @@ class Components:
     def _made_up(self, made: Any, name: str) -> nn.Module:
         config = dict(self._files.config(name))
         gpus = [self.device] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=gpus), self.device:
+        # In its dtype from the first: in float32 a large one would for a moment take more than the device has.
+        with torch.random.fork_rng(devices=gpus), self.device, _default_dtype(self._dtype):
             torch.manual_seed(_DUMMY_SEED)
             if made.__module__.startswith("diffusers"):
                 module: nn.Module = made.from_config(config)
             else:
                 module = made(made.config_class.from_dict(config))
         return module.to(self._dtype)
+
+
+@contextlib.contextmanager
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 @contextlib.contextmanager

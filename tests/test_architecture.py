@@ -34,7 +34,9 @@ MAY_IMPORT = {
 MAY_USE = {"contracts": {"msgspec"}, "scheduler": {"msgspec", "numpy"}}
 # Import names that are not those of their distributions.
 IMPORTED_AS = {"PIL": "pillow", "zmq": "pyzmq", "flashinfer": "flashinfer_python", "cuda": "cuda_bindings"}
-WITHOUT_TORCH = sorted(CONTRACTS | RECORDS | {"hemiola", "hemiola.core.timeline", "hemiola.core.hub"})
+WITHOUT_TORCH = sorted(
+    CONTRACTS | RECORDS | {"hemiola", "hemiola.core.timeline", "hemiola.core.hub", "hemiola.core.warm_up"}
+)
 
 
 def part_of(module: str) -> str:

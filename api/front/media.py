@@ -20,13 +20,13 @@ class MediaFront:
     Args:
         name: what it is served as.
         folder: the pipeline's.
-        shared_encoder: folder of the language model that is its text encoder, if it is one.
+        tokenizer_folder: where the tokenizer is, if it is another model's.
     """
 
-    def __init__(self, name: str, folder: Path, shared_encoder: Path | None = None) -> None:
+    def __init__(self, name: str, folder: Path, tokenizer_folder: Path | None = None) -> None:
         self.name = name
         self.edge: Edge = open_edge(folder)
-        self._tokenizers = load_tokenizers(self.edge, shared_encoder)
+        self._tokenizers = load_tokenizers(self.edge, tokenizer_folder)
 
     @property
     def kind(self) -> str:

@@ -32,14 +32,20 @@ MAX_TOP_LOGPROBS = 20
 
 
 class TextFront:
-    """The edge of one served language model."""
+    """The edge of one served language model.
+
+    Args:
+        name: what it is served as.
+        folder: the model's.
+        tokenizer_folder: where tokenizer and chat template are, if they are another model's.
+    """
 
     kind = "text"
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, tokenizer_folder: Path | None = None) -> None:
         self.name = name
-        self.tokenizer = TextTokenizer(folder)
-        self.template = ChatTemplate(folder)
+        self.tokenizer = TextTokenizer(tokenizer_folder or folder)
+        self.template = ChatTemplate(tokenizer_folder or folder)
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         self.context_len: int = config.get("text_config", config).get("max_position_embeddings", 2048)
         self._generation = _generation_config(folder, config)

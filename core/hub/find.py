@@ -2,6 +2,7 @@
 
 demo                      the three built-in models (`resolve_all` only)
 hemiola-tiny-chat         one of them
+dummy:llama-8b            a test shape: a published model's configs with random weights
 ./models/llama, x.gguf    a folder or file
 Qwen/Qwen3-8B[@revision]  a model of the Hub
 name=any of these         the same, served under another name
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from ..config import Environment, read_environment
 from ..errors import HemiolaError, InvalidRequest, ModelNotFound
+from .dummies import find_shape, shape_names
 from .remote import Unavailable, cached_repo_ids, fetch_snapshot
 from .source import ModelSource, inspect, is_model
 
@@ -73,21 +75,37 @@ def encoder_source(
     for source in served:
         if source.name == shares:
             return source
-    inside, beside = pipeline.path / shares, Path(os.path.abspath(pipeline.path.parent / shares))
-    if inside.is_dir():
-        found = inspect(Path(os.path.abspath(inside)), f"{pipeline.name}/{shares}", "folder")
-    elif beside.is_dir():
-        found = inspect(beside, beside.name, "folder")
-    else:
-        found = resolve(shares, environment=environment)
+    found = _shared_with(pipeline, shares, environment)
     same = [source for source in served if source.path.resolve() == found.path.resolve()]
     return same[0] if same else found
 
 
+def tokenizer_folder(source: ModelSource, *, environment: Environment | None = None) -> Path | None:
+    """The folder of another model whose tokenizer this one uses, where its hemiola.json says so; else None.
+
+    Raises:
+        ModelNotFound: as `resolve`.
+    """
+    if source.shared_tokenizer is None:
+        return None
+    return _shared_with(source, source.shared_tokenizer, environment).path
+
+
+def _shared_with(source: ModelSource, shares: str, environment: Environment | None) -> ModelSource:
+    """What `shares` means in the model's hemiola.json: a path relative to its folder, or any other spec."""
+    inside, beside = source.path / shares, Path(os.path.abspath(source.path.parent / shares))
+    if inside.is_dir():
+        return inspect(Path(os.path.abspath(inside)), f"{source.name}/{shares}", "folder")
+    if beside.is_dir():
+        return inspect(beside, beside.name, "folder")
+    return resolve(shares, environment=environment)
+
+
 def known_models(environment: Environment | None = None) -> list[ModelSource]:
-    """What can be served without a download: the built-in models and those in the Hub's cache."""
+    """What can be served without a download: the built-in models, those in the Hub's cache, and the test shapes."""
     env = replace(environment or read_environment(), is_offline=True)
-    return [*_readable(DEMO_MODELS, env), *_readable(cached_repo_ids(env), env)]
+    names = (*DEMO_MODELS, *cached_repo_ids(env), *shape_names())
+    return list(_readable(names, env))
 
 
 def _readable(names: Iterable[str], env: Environment) -> Iterator[ModelSource]:
@@ -132,6 +150,9 @@ class _Search:
 
 
 def _find(target: str, env: Environment) -> ModelSource:
+    shape = find_shape(target)
+    if shape is not None:
+        return shape
     search = _Search(target)
     found = _find_demo(search, env) or _find_local(search)
     if found is None and not _is_plainly_a_path(target):

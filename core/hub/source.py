@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ..config import LoadFormat
 from ..errors import CorruptWeights, ModelNotFound, UnsupportedModel
 
 Kind = Literal["language", "diffusion"]
-Origin = Literal["demo", "folder", "hub"]
+Origin = Literal["demo", "shape", "folder", "hub"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +36,12 @@ class ModelSource:
         path: its folder, or its .gguf file.
         kind: which of the two runners takes it.
         architecture: the class in config.json or model_index.json (`Qwen3ForCausalLM`, `ZImagePipeline`), or "gguf".
-        origin: ships with the package, is a local folder, or came from the Hugging Face Hub.
+        origin: ships with the package (with weights, or as a shape without), is a local folder, or came from the
+            Hugging Face Hub.
         components: the pipeline's parts by name with (library, class); empty for language models.
         shared_encoder: set when hemiola.json says that the text encoder is another model.
+        shared_tokenizer: the model whose tokenizer it uses, set when hemiola.json says `{"tokenizer": {"shares": x}}`.
+        load_format: "dummy" where weights are made up: always for shapes.
     """
 
     name: str
@@ -47,6 +51,8 @@ class ModelSource:
     origin: Origin
     components: tuple[tuple[str, str, str], ...] = ()
     shared_encoder: SharedEncoder | None = None
+    shared_tokenizer: str | None = None
+    load_format: LoadFormat = "auto"
 
 
 def is_model(path: Path) -> bool:
@@ -71,7 +77,8 @@ def inspect(path: Path, name: str, origin: Origin) -> ModelSource:
     if (path / "model_index.json").is_file():
         return _inspect_pipeline(path, name, origin)
     if (path / "config.json").is_file():
-        return ModelSource(name, path, "language", _language_architecture(path / "config.json"), origin)
+        architecture = _language_architecture(path / "config.json")
+        return ModelSource(name, path, "language", architecture, origin, shared_tokenizer=_shared_tokenizer(path))
     return ModelSource(name, _only_gguf(path), "language", "gguf", origin)
 
 
@@ -100,22 +107,39 @@ def _inspect_pipeline(path: Path, name: str, origin: Origin) -> ModelSource:
         for key, value in index.items()
         if not key.startswith("_") and isinstance(value, list) and len(value) == 2 and None not in value
     )
-    return ModelSource(name, path, "diffusion", architecture, origin, components, _shared_encoder(path))
+    shared = _shared_encoder(path), _shared_tokenizer(path)
+    return ModelSource(name, path, "diffusion", architecture, origin, components, *shared)
+
+
+def read_declaration(path: Path) -> dict[str, Any]:
+    """What hemiola.json in a model's folder says; nothing without one.
+
+    Raises:
+        CorruptWeights: it is no JSON object.
+    """
+    declaration = path / "hemiola.json"
+    return read_json(declaration) if declaration.is_file() else {}
+
+
+def _shared_tokenizer(path: Path) -> str | None:
+    tokenizer = read_declaration(path).get("tokenizer")
+    if tokenizer is None:
+        return None
+    shares = tokenizer.get("shares") if isinstance(tokenizer, dict) else None
+    if not isinstance(shares, str) or not shares:
+        raise CorruptWeights(f'{path / "hemiola.json"}: tokenizer has to be {{"shares": a model}}, not {tokenizer!r}.')
+    return shares
 
 
 def _shared_encoder(path: Path) -> SharedEncoder | None:
-    declaration = path / "hemiola.json"
-    if not declaration.is_file():
-        return None
-    encoder = read_json(declaration).get("text_encoder")
+    encoder = read_declaration(path).get("text_encoder")
     if encoder is None:
         return None
     shares = encoder.get("shares") if isinstance(encoder, dict) else None
     hidden_state = encoder.get("hidden_state") if isinstance(encoder, dict) else None
     if not isinstance(shares, str) or not shares or not isinstance(hidden_state, int):
-        raise CorruptWeights(
-            f'{declaration}: text_encoder has to be {{"shares": a model, "hidden_state": a number}}, not {encoder!r}.'
-        )
+        wanted = '{"shares": a model, "hidden_state": a number}'
+        raise CorruptWeights(f"{path / 'hemiola.json'}: text_encoder has to be {wanted}, not {encoder!r}.")
     return SharedEncoder(shares, hidden_state)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CorruptWeights, UnsupportedModel
+from .dummies import declared_params
 from .source import ModelSource, read_json
 
 _DTYPE_BITS = {
@@ -33,7 +34,7 @@ _STEMS = ("model", "diffusion_pytorch_model")
 
 @dataclass(frozen=True, slots=True)
 class WeightSummary:
-    """All weight files of a model, found whole. `bytes_by_dtype` has safetensors' names for dtypes."""
+    """All weight files of a model, found whole; none for made-up weights. `bytes_by_dtype` has safetensors' names."""
 
     files: tuple[Path, ...]
     num_tensors: int
@@ -55,6 +56,21 @@ class WeightSummary:
             nbytes * 8 // _DTYPE_BITS[stored] * _BYTES_AS[dtype] if stored in _CONVERTED else nbytes
             for stored, nbytes in self.bytes_by_dtype.items()
         )
+
+
+def made_up_weights(num_params: int) -> WeightSummary:
+    """Of a model whose so many weights are random: of whatever dtype it will be held in."""
+    return WeightSummary((), 0, {"BF16": 2 * num_params})
+
+
+def declared_weights(source: ModelSource) -> WeightSummary | None:
+    """Of a model whose hemiola.json says how many parameters it has; None if it says nothing.
+
+    Raises:
+        CorruptWeights: it says something else than numbers.
+    """
+    declared = declared_params(source.path)
+    return None if declared is None else made_up_weights(sum(declared.values()))
 
 
 def check_weights(source: ModelSource) -> WeightSummary:

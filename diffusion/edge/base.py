@@ -33,7 +33,10 @@ class Defaults:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of requests. Sizes are pixels and multiples of `multiple`; frames are k * `frame_multiple` + 1."""
+    """Bounds of requests. Sizes are pixels and multiples of `multiple`; frames are k * `frame_multiple` + 1.
+
+    `max_pixels` is width times height.
+    """
 
     multiple: int
     max_width: int
@@ -41,6 +44,7 @@ class Limits:
     max_frames: int = 1
     frame_multiple: int = 1
     max_steps: int = 1000
+    max_pixels: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,11 @@ class Edge(ABC):
         if files.shared_encoder is None:
             self._vocab_size = files.config(self.encoder)["vocab_size"]
 
+    def restrict(self, max_pixels: int, max_frames: int) -> None:
+        """Narrows what may be asked to what memory was laid out for."""
+        frames = min(self.limits.max_frames, max_frames)
+        self.limits = replace(self.limits, max_pixels=max_pixels, max_frames=frames)
+
     def tokenize(self, prompt: str, negative: str, tokenizers: Mapping[str, TextTokenizer]) -> PromptIds:
         """Exactly the ids that diffusers' pipeline feeds to its text encoder."""
         tokenizer = tokenizers[self.encoder]
@@ -94,6 +103,7 @@ class Edge(ABC):
         try:
             self._check_size("width", request.width, self.limits.max_width)
             self._check_size("height", request.height, self.limits.max_height)
+            self._check_pixels(request.width, request.height)
             self._check_frames(request.num_frames)
             _check_range("num_inference_steps", request.num_inference_steps, 1, self.limits.max_steps)
             if not (math.isfinite(request.guidance_scale) and request.guidance_scale >= 0):
@@ -122,6 +132,12 @@ class Edge(ABC):
         multiple = self.limits.multiple
         if not multiple <= value <= largest or value % multiple:
             raise _invalid(param, value, f"multiples of {multiple} from {multiple} to {largest}")
+
+    def _check_pixels(self, width: int, height: int) -> None:
+        largest = self.limits.max_pixels
+        if largest is not None and width * height > largest:
+            size = f"{width}x{height}, which are {width * height:,} pixels"
+            raise _invalid("size", size, f"{largest:,} at most ('max_pixels')")
 
     def _check_frames(self, value: int) -> None:
         step, largest = self.limits.frame_multiple, self.limits.max_frames

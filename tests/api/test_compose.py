@@ -9,7 +9,7 @@ import pytest
 
 from hemiola import Engine, HemiolaError
 from hemiola.core.errors import CannotFit, CorruptWeights, InvalidRequest, ModelNotFound, UnsupportedModel
-from hemiola.core.hub import resolve
+from hemiola.core.hub import check_weights, resolve
 
 CHAT = "hemiola-tiny-chat"
 
@@ -83,6 +83,39 @@ def test_one_folder_served_under_a_name_of_its_own() -> None:
             engine.chat("Hi!", model=CHAT)
         with pytest.raises(InvalidRequest, match="Served"):
             engine.image("a fox")
+
+
+def test_shapes_are_served_with_random_weights_beside_models_that_have_files() -> None:
+    with Engine(CHAT, "dummy:llama-tiny", "z=dummy:z-image-tiny", "dummy:wan-tiny", threads=1) as engine:
+        assert engine.loads.weights["dummy:llama-tiny"].num_params == 860_480
+        asked = {"temperature": 0.0, "max_tokens": 8, "ignore_eos": True}
+        noise = [engine.complete("Hello", model="dummy:llama-tiny", **asked).answers[0].token_ids for _ in range(2)]
+        assert noise[0] == noise[1] and len(noise[0]) == 8
+        assert "Paris" in engine.chat("What is the capital of France?", model=CHAT, temperature=0.0).text
+        assert engine.image("a fox", model="z").pictures[0].image.size == (64, 64)
+        assert engine.video("a fox").array.shape == (5, 64, 64, 3)
+
+
+def test_random_weights_are_counted_where_memory_is_planned() -> None:
+    error = refused("dummy:llama-8b", memory_bytes=1 << 50)
+    assert isinstance(error, CannotFit) and error.bytes_needed > (1 << 50) + 8_030_000_000
+    assert "dummy:llama-8b" in error.message
+
+
+def test_any_model_can_be_served_with_random_weights_instead_of_its_own(chat: Path) -> None:
+    (chat / "model.safetensors").unlink()
+    with Engine(chat, load_format="dummy", threads=1) as engine:
+        assert engine.loads.weights["broken"].num_params == check_weights(resolve(CHAT)).num_params
+        assert len(engine.complete("Hi", max_tokens=4, ignore_eos=True).answers[0].token_ids) == 4
+
+
+def test_requests_beyond_the_declared_limits_are_refused_by_name() -> None:
+    with Engine("dummy:wan-tiny", threads=1, max_pixels=64 * 64, max_frames=5) as engine:
+        with pytest.raises(InvalidRequest, match=r"'size': 64x128, which are 8,192 pixels.*4,096 at most"):
+            engine.video("a fox", size="64x128")
+        with pytest.raises(InvalidRequest, match=r"'num_frames': 9\. Allowed: 4k\+1 from 1 to 5"):
+            engine.video("a fox", num_frames=9)
+        assert engine.video("a fox").array.shape == (5, 64, 64, 3)
 
 
 def test_options_that_do_not_exist_are_named_with_the_nearest() -> None:

@@ -42,8 +42,35 @@ def test_on_a_gpu_the_arena_gets_what_weights_and_activations_leave() -> None:
     with_weights = resolve(EngineConfig(), GPU, weight_bytes=16 * GIB, environment=CALM)
     assert (without.device, without.dtype, without.quantum_s) == ("cuda:0", "bfloat16", 0.010)
     assert without.memory_bytes - with_weights.memory_bytes == 16 * GIB
-    assert with_weights.memory_bytes < 64 * GIB
-    assert "16,384 MiB of weights" in with_weights.notes["memory_bytes"]
+    assert with_weights.memory_bytes + 16 * GIB + sum(with_weights.activations.values()) < 80 * GIB
+    assert "16,384 MiB for weights" in with_weights.notes["memory_bytes"]
+
+
+def test_what_others_have_of_a_gpu_is_not_counted_on() -> None:
+    shared = Machine(16, GPU.gpu_names, GPU.gpu_bytes, gpu_free_bytes=(50 * GIB, 80 * GIB))
+    whole, half = (resolve(EngineConfig(), machine, environment=CALM) for machine in (GPU, shared))
+    assert whole.memory_bytes - half.memory_bytes == 30 * GIB
+    assert resolve(EngineConfig(device="cuda:1"), shared, environment=CALM).memory_bytes == whole.memory_bytes
+
+
+def test_activations_are_kept_per_lane_and_grow_with_the_limits() -> None:
+    usual = resolve(EngineConfig(), GPU, environment=CALM)
+    assert set(usual.activations) == {"language", "media"}
+    longer = resolve(EngineConfig(max_batch_tokens=16384), GPU, environment=CALM)
+    assert longer.activations["language"] > usual.activations["language"]
+    assert longer.activations["media"] == usual.activations["media"]
+    smaller = resolve(EngineConfig(max_pixels=1 << 20), GPU, environment=CALM)
+    assert smaller.activations["media"] < usual.activations["media"]
+    assert smaller.memory_bytes > usual.memory_bytes
+    text_only = resolve(EngineConfig(), GPU, lanes=["language"], environment=CALM)
+    assert set(text_only.activations) == {"language"} and text_only.graph_bytes < usual.graph_bytes
+    assert resolve(EngineConfig(), CPU, environment=CALM).activations == {}
+
+
+def test_activations_can_be_set() -> None:
+    resolved = resolve(EngineConfig(activation_bytes=3 * GIB), GPU, environment=CALM)
+    assert dict(resolved.activations) == {"language": 3 * GIB, "media": 3 * GIB}
+    assert "activations: 3,072 MiB for language, 3,072 MiB for media (as asked)" in resolved.lines()
 
 
 def test_weights_that_fill_the_gpu_are_refused_with_both_figures() -> None:
@@ -63,7 +90,7 @@ def test_what_was_asked_is_kept_without_a_note() -> None:
     resolved = resolve(asked, GPU, environment=CALM)
     assert (resolved.device, resolved.dtype, resolved.memory_bytes) == ("cuda:1", "float16", GIB)
     assert (resolved.host_bytes, resolved.threads, resolved.quantum_s) == (0, 3, 0.02)
-    assert set(resolved.notes) == {"max_batch_tokens"}
+    assert set(resolved.notes) == {"max_batch_tokens", "activations"}
 
 
 @pytest.mark.parametrize(
@@ -74,6 +101,9 @@ def test_what_was_asked_is_kept_without_a_note() -> None:
         (EngineConfig(threads=0), "threads", "1"),
         (EngineConfig(memory_bytes=0), "memory_bytes", "1"),
         (EngineConfig(host_bytes=-1), "host_bytes", "0"),
+        (EngineConfig(max_pixels=0), "max_pixels", "1"),
+        (EngineConfig(max_frames=0), "max_frames", "1"),
+        (EngineConfig(activation_bytes=0), "activation_bytes", "1"),
         (EngineConfig(load_format=cast(Any, "pickle")), "load_format", "dummy"),
     ],
 )

@@ -21,6 +21,7 @@ from hemiola.core.hub import (
     remote,
     resolve,
     resolve_all,
+    shape_names,
 )
 
 
@@ -241,10 +242,10 @@ def test_a_cached_model_of_the_hub_needs_no_network(here: Path, env: Environment
     assert resolve(f"Qwen/Qwen3-tiny@{'0' * 40}", environment=env).name == "Qwen/Qwen3-tiny"
 
 
-def test_known_models_are_the_built_in_and_the_cached_ones(here: Path, env: Environment) -> None:
+def test_known_models_are_the_built_in_and_the_cached_ones_and_the_shapes(here: Path, env: Environment) -> None:
     cache_model(env, "Qwen/Qwen3-tiny")
     (env.hub_cache / "models--somebody--tokenizer-only").mkdir()
-    assert [source.name for source in known_models(env)] == [*DEMO_MODELS, "Qwen/Qwen3-tiny"]
+    assert [source.name for source in known_models(env)] == [*DEMO_MODELS, "Qwen/Qwen3-tiny", *shape_names()]
 
 
 class FakeHub:
