@@ -14,8 +14,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
-from torch.nn.functional import layer_norm, rms_norm
+from torch import Tensor, nn
 
 from hemiola.core.errors import UnsupportedModel
 from hemiola.core.request import MediaRequest
@@ -24,6 +23,7 @@ from hemiola.core.step import Work
 from ..attention import dense
 from ..bound_linear import bind_linears
 from ..components import Components
+from ..denoiser_kernels import DenoiserKernels
 from ..edge import Edge
 from ..edge.wan import PAD_ID
 from ..encode import EncodeStage
@@ -123,7 +123,7 @@ class _TextEmbedder:
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """One guidance branch of one row, where its text lies among the packed ones, and how much padding that stands for."""
+    """One guidance branch of one row, where its text lies among the packed ones, and how much padding there was."""
 
     row: int
     text: Span
@@ -157,6 +157,7 @@ class _Denoise:
         self._eps: float = config.eps
         self._dtype: torch.dtype = model.patch_embedding.weight.dtype
         self._device: torch.device = model.patch_embedding.weight.device
+        self._kernels = DenoiserKernels.resolve(self._device, self._dtype)
         self.channels: int = config.in_channels
         self.blocks = lru_cache(maxsize=256)(self._make_blocks)
         self._rope = lru_cache(maxsize=32)(self._make_rope)
@@ -206,10 +207,9 @@ class _Denoise:
     def close(self, carry: Carry, rows: Sequence[Noisy]) -> Sequence[Tensor]:
         facts: _Facts = carry.facts
         model, tensors = self._model, carry.tensors
-        shift, scale = (model.scale_shift_table + tensors["time"].unsqueeze(1))[tensors["rows"]].chunk(2, dim=1)
-        x_NLD = tensors["x"]
-        normed = _normed(x_NLD.float(), self._eps)
-        output = model.proj_out(torch.addcmul(shift, normed, 1 + scale).to(x_NLD.dtype)).float()
+        shift_RD, scale_RD = (model.scale_shift_table + tensors["time"].unsqueeze(1)).unbind(1)
+        normed = self._kernels.norm.layer_norm(tensors["x"], self._eps, scale_RD, shift_RD, tensors["rows"])
+        output = model.proj_out(normed).float()
         predictions = self._unpatchified(output, facts.sides).unbind()
         guided = list(predictions[: len(rows)])
         for branch, negative in zip(facts.branches[len(rows) :], predictions[len(rows) :], strict=True):
@@ -226,30 +226,34 @@ class _Denoise:
         return tuple(Block(partial(self._run, block), work, True) for block in self._model.blocks)
 
     def _run(self, block: Any, carry: Carry) -> None:
-        tensors = carry.tensors
-        x = tensors["x"]
-        modulation = (block.scale_shift_table + tensors["modulation"].float())[tensors["rows"]]
-        shift_1, scale_1, gate_1, shift_2, scale_2, gate_2 = modulation.chunk(6, dim=1)
+        norm, residual, tensors = self._kernels.norm, self._kernels.residual, carry.tensors
+        x, rows = tensors["x"], tensors["rows"]
+        modulation_R6D = block.scale_shift_table + tensors["modulation"].float()
+        shift_1, scale_1, gate_1, shift_2, scale_2, gate_2 = modulation_R6D.unbind(1)
 
-        normed = torch.addcmul(shift_1, _normed(x.float(), self._eps), 1 + scale_1).to(x.dtype)
-        x = torch.addcmul(x.float(), self._self_attention(block.attn1, normed, tensors["rope"]), gate_1).to(x.dtype)
+        normed = norm.layer_norm(x, self._eps, scale_1, shift_1, rows)
+        x = residual.add(x, self._self_attention(block.attn1, normed, tensors["rope"]), gate_1, rows)
 
-        normed = block.norm2(x.float()).to(x.dtype)
-        x = x + self._cross_attention(block.attn2, normed, carry)
+        if isinstance(block.norm2, nn.LayerNorm):
+            affine = block.norm2
+            normed = norm.layer_norm(x, affine.eps, weight=affine.weight, bias=affine.bias)
+        else:  # the identity: the model does without
+            normed = x
+        x = residual.add(x, self._cross_attention(block.attn2, normed, carry))
 
-        normed = torch.addcmul(shift_2, _normed(x.float(), self._eps), 1 + scale_2).to(x.dtype)
-        tensors["x"] = torch.addcmul(x.float(), block.ffn(normed).float(), gate_2).to(x.dtype)
+        normed = norm.layer_norm(x, self._eps, scale_2, shift_2, rows)
+        tensors["x"] = residual.add(x, block.ffn(normed), gate_2, rows)
 
-    def _self_attention(self, attention: Any, x_NLD: Tensor, rope_LE: Tensor) -> Tensor:
-        query = self._rotated(_rms(attention.norm_q, attention.to_q(x_NLD)), rope_LE)
-        key = self._rotated(_rms(attention.norm_k, attention.to_k(x_NLD)), rope_LE)
+    def _self_attention(self, attention: Any, x_NLD: Tensor, rope_LF: Tensor) -> Tensor:
+        query = self._heads_of(attention.norm_q, attention.to_q(x_NLD), rope_LF)
+        key = self._heads_of(attention.norm_k, attention.to_k(x_NLD), rope_LF)
         mixed = dense(query, key, self._by_head(attention.to_v(x_NLD)))
         return attention.to_out[0](mixed.flatten(2))  # type: ignore[no-any-return]
 
     def _cross_attention(self, attention: Any, x_NLD: Tensor, carry: Carry) -> Tensor:
         text_TD, bias_T = carry.tensors["text"], carry.tensors["bias"]
-        query = self._by_head(_rms(attention.norm_q, attention.to_q(x_NLD)))
-        key = self._by_head(_rms(attention.norm_k, attention.to_k(text_TD)))
+        query = self._heads_of(attention.norm_q, attention.to_q(x_NLD))
+        key = self._heads_of(attention.norm_k, attention.to_k(text_TD.unsqueeze(0)))[0]
         value = self._by_head(attention.to_v(text_TD))
         mixed = torch.empty(query.shape, dtype=query.dtype, device=query.device)
         for place, branch in enumerate(carry.facts.branches):
@@ -267,11 +271,11 @@ class _Denoise:
         split: Tensor = x.unflatten(-1, (self._heads, -1))
         return split
 
-    def _rotated(self, x_NLD: Tensor, rope_LE: Tensor) -> Tensor:
-        """By head; rotary embedding of neighbouring pairs, in place in float32."""
-        as_float = self._by_head(x_NLD.float())
-        torch.view_as_complex(as_float.unflatten(-1, (-1, 2))).mul_(rope_LE.unsqueeze(1))
-        return as_float.to(x_NLD.dtype)
+    def _heads_of(self, norm: nn.RMSNorm, x_NLD: Tensor, rope_LF: Tensor | None = None) -> Tensor:
+        """Queries or keys by head, all heads of a token normed together."""
+        rope_NLF = None if rope_LF is None else rope_LF.unsqueeze(0)
+        assert norm.eps is not None, "diffusers gives it"
+        return self._kernels.heads.rotate(self._by_head(x_NLD), rope_NLF, norm.weight, norm.eps)
 
     def _make_rope(self, sides: tuple[int, int, int]) -> Tensor:
         """complex64 [L, head_dim / 2]."""
@@ -306,11 +310,3 @@ def _packed(rows: Sequence[Noisy]) -> _Facts:
             start += len(text)
     _, *sides = rows[0].latents.shape
     return _Facts((sides[0], sides[1], sides[2]), (*positive, *negative))
-
-
-def _normed(x: Tensor, eps: float) -> Tensor:
-    return layer_norm(x, x.shape[-1:], eps=eps)
-
-
-def _rms(norm: torch.nn.RMSNorm, x: Tensor) -> Tensor:
-    return rms_norm(x, x.shape[-1:], norm.weight, norm.eps)

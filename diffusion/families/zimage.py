@@ -8,18 +8,20 @@ Shape suffixes: N pictures or segments, L tokens of one, D transformer width, C 
 
 from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import layer_norm, rms_norm, silu
 
 from hemiola.core.request import MediaRequest
 from hemiola.core.step import Work
+from hemiola.kernels.activation import GATED_ACTIVATION
+from hemiola.kernels.registry import Target
 
 from ..attention import Packing, packed_attention
 from ..bound_linear import bind_linears
 from ..components import Components
+from ..denoiser_kernels import DenoiserKernels
 from ..edge import Edge
 from ..edge.zimage import PATCH
 from ..encode import EncodeStage
@@ -115,6 +117,8 @@ class _Transformer:
             table.to(self.device) for table in axes.precompute_freqs_cis(axes.axes_dims, axes.axes_lens, axes.theta)
         ]
         self._attend = packed_attention(self.device, self.dtype)
+        self.kernels = DenoiserKernels.resolve(self.device, self.dtype)
+        self._silu = GATED_ACTIVATION.resolve(Target.of(self.device, self.dtype)).backend("silu")
         self.time_dim: int = model.t_embedder.mlp[2].out_features
         self.rope_dim = sum(table.shape[1] for table in self._rope_axes)
         self.caption_rope = lru_cache(maxsize=32)(self._caption_rope)
@@ -147,46 +151,56 @@ class _Transformer:
         return embedded.to(self.dtype)  # type: ignore[no-any-return]
 
     def block(
-        self, layer: Any, x_NLD: Tensor, rope: Tensor, packing: Packing, modulation: Sequence[Tensor] | None = None
+        self, layer: Any, x_NLD: Tensor, rope_NLF: Tensor, packing: Packing, modulation: "_Modulation | None" = None
     ) -> Tensor:
-        """One ZImageTransformerBlock. `modulation`: scale and gate of attention, scale and gate of the feed-forward,
-        each broadcastable to x."""
-        heads = layer.attention.heads
-        normed = _rms(layer.attention_norm1, x_NLD)
-        if modulation is not None:
-            normed *= modulation[0]
-        attention = layer.attention
-        query = _rotated(_rms(attention.norm_q, attention.to_q(normed).unflatten(-1, (heads, -1))), rope)
-        key = _rotated(_rms(attention.norm_k, attention.to_k(normed).unflatten(-1, (heads, -1))), rope)
-        value = attention.to_v(normed).unflatten(-1, (heads, -1))
+        """One ZImageTransformerBlock."""
+        scale_1, gate_1, scale_2, gate_2, rows = modulation or _UNMODULATED
+        add_normed = self.kernels.residual.add_normed
+        attention, feed = layer.attention, layer.feed_forward
+        normed = self._normed(layer.attention_norm1, x_NLD, scale_1, rows)
+        query = self._heads(attention, attention.to_q(normed), attention.norm_q, rope_NLF)
+        key = self._heads(attention, attention.to_k(normed), attention.norm_k, rope_NLF)
+        value = attention.to_v(normed).unflatten(-1, (attention.heads, -1))
         mixed = attention.to_out[0](self._attend(packing, query, key, value).flatten(2))
-        x_NLD = _gated(x_NLD, _rms(layer.attention_norm2, mixed), None if modulation is None else modulation[1])
-        normed = _rms(layer.ffn_norm1, x_NLD)
-        if modulation is not None:
-            normed *= modulation[2]
-        feed = layer.feed_forward
-        grown = silu(feed.w1(normed), inplace=True).mul_(feed.w3(normed))
-        return _gated(x_NLD, _rms(layer.ffn_norm2, feed.w2(grown)), None if modulation is None else modulation[3])
+        x_NLD = add_normed(x_NLD, mixed, *_parameters(layer.attention_norm2), gate_1, rows)
+        normed = self._normed(layer.ffn_norm1, x_NLD, scale_2, rows)
+        grown = self._silu.apart(feed.w1(normed), feed.w3(normed))
+        return add_normed(x_NLD, feed.w2(grown), *_parameters(layer.ffn_norm2), gate_2, rows)
+
+    def embed_caption(self, hidden_LH: Tensor) -> Tensor:
+        """[L, D]: what the text encoder gives, as the refiner reads it."""
+        norm, project = self.model.cap_embedder
+        return project(self._normed(norm, hidden_LH.to(self.dtype)))  # type: ignore[no-any-return]
+
+    def _normed(self, norm: nn.Module, x: Tensor, scale_RD: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
+        return self.kernels.norm.rms_norm(x, *_parameters(norm), scale_RD, rows)
+
+    def _heads(self, attention: Any, projected_NLD: Tensor, norm: nn.Module | None, rope_NLF: Tensor) -> Tensor:
+        """Queries or keys [N, L, heads, head_dim]; some models do not norm them."""
+        by_head = projected_NLD.unflatten(-1, (attention.heads, -1))
+        weight, eps = (None, 0.0) if norm is None else _parameters(norm)
+        return self.kernels.heads.rotate(by_head, rope_NLF, weight, eps)
 
 
-def _rms(norm: nn.Module | None, x: Tensor) -> Tensor:
-    """An RMSNorm of diffusers; None where the model has none."""
-    if norm is None:
-        return x
+class _Modulation(NamedTuple):
+    """Of one layer, [R, D] each: scale and gate of attention, scale and gate of the feed-forward; and whose row is
+    whose, as kernels/modulation.py has it."""
+
+    scale_1: Tensor | None
+    gate_1: Tensor | None
+    scale_2: Tensor | None
+    gate_2: Tensor | None
+    rows: Tensor | None
+
+
+_UNMODULATED = _Modulation(None, None, None, None, None)
+
+
+def _parameters(norm: nn.Module) -> tuple[Tensor, float]:
+    """Of an RMSNorm of diffusers."""
     weight, eps = norm.weight, norm.eps
     assert isinstance(weight, Tensor) and isinstance(eps, float)
-    return rms_norm(x, weight.shape, weight, eps)
-
-
-def _rotated(x_NLHE: Tensor, rope: Tensor) -> Tensor:
-    """Rotary embedding of neighbouring pairs, in place in float32. `rope` is complex [N or 1, L, 1, E / 2]."""
-    as_float = x_NLHE.float()
-    torch.view_as_complex(as_float.unflatten(-1, (-1, 2))).mul_(rope)
-    return as_float.to(x_NLHE.dtype)
-
-
-def _gated(x: Tensor, update: Tensor, gate: Tensor | None) -> Tensor:
-    return x + update if gate is None else torch.addcmul(x, gate, update)
+    return weight, eps
 
 
 class _CaptionRefiner:
@@ -203,16 +217,14 @@ class _CaptionRefiner:
         return padded(num_tokens)
 
     def start(self, hidden_LH: Tensor) -> Tensor:
-        model = self._transformer.model
-        norm, project = model.cap_embedder
-        embedded = project(_rms(norm, hidden_LH.to(self._transformer.dtype)))
+        embedded = self._transformer.embed_caption(hidden_LH)
         padding = padded(len(embedded)) - len(embedded)
-        return torch.cat([embedded, model.cap_pad_token.expand(padding, -1)])
+        return torch.cat([embedded, self._transformer.model.cap_pad_token.expand(padding, -1)])
 
     def block(self, index: int, condition_LD: Tensor) -> Tensor:
         if not self._layers:
             return condition_LD
-        rope = self._transformer.caption_rope(len(condition_LD)).view(1, len(condition_LD), 1, -1)
+        rope = self._transformer.caption_rope(len(condition_LD)).unsqueeze(0)
         packing = Packing((len(condition_LD),))
         return self._transformer.block(self._layers[index], condition_LD.unsqueeze(0), rope, packing)[0]
 
@@ -281,9 +293,9 @@ class _Denoise:
         layout: Layout = carry.facts
         final = self._transformer.final
         tokens = self._picture_tokens(carry)
-        scale = 1.0 + final.adaLN_modulation(carry.tensors["time"])
-        normed = layer_norm(tokens, tokens.shape[-1:], eps=final.norm_final.eps)
-        normed = normed * scale[self._row_of_each_patch(layout)]
+        scale_RD = final.adaLN_modulation(carry.tensors["time"])
+        rows_T = self._row_of_each_patch(layout)
+        normed = self._transformer.kernels.norm.layer_norm(tokens, final.norm_final.eps, scale_RD, rows=rows_T)
         lengths = [layout.shapes[segment.row].num_patches for segment in layout.segments]
         outputs = final.linear(normed).float().split(lengths)
         return [
@@ -312,7 +324,7 @@ class _Denoise:
 
     def _through(self, layer: Any, carry: Carry, packing: Packing, of: str = "") -> None:
         tensors = carry.tensors
-        modulation = self._modulation(layer, tensors["time"], tensors[f"{of}rows"], packing)
+        modulation = self._modulation(layer, tensors["time"], tensors[f"{of}rows"])
         tensors["x"] = self._transformer.block(layer, tensors["x"], tensors[f"{of}rope"], packing, modulation)
 
     # -- parts
@@ -336,11 +348,9 @@ class _Denoise:
         rows = [segment.row for segment in layout.segments]
         return repeated(rows, [layout.shapes[row].num_patches for row in rows], self._transformer.device)
 
-    def _modulation(self, layer: Any, time_R: Tensor, rows: Tensor, packing: Packing) -> Sequence[Tensor]:
+    def _modulation(self, layer: Any, time_R: Tensor, rows: Tensor) -> _Modulation:
         scale_1, gate_1, scale_2, gate_2 = layer.adaLN_modulation(time_R).chunk(4, dim=-1)
-        parts = [1.0 + scale_1, gate_1.tanh(), 1.0 + scale_2, gate_2.tanh()]
-        dim = 1 if packing.is_uniform else 0  # [N, 1, D] for segments, [1, T, D] for tokens
-        return [part[rows].unsqueeze(dim) for part in parts]
+        return _Modulation(scale_1, gate_1.tanh(), scale_2, gate_2.tanh(), rows)
 
     def _picture_tokens(self, carry: Carry) -> Tensor:
         """Of all segments in turn, the tokens of the picture without padding [T, D]."""

@@ -120,11 +120,11 @@ def pack(parts: Sequence[Tensor], packing: Packing) -> Tensor:
 
 
 def pack_rope(parts: Sequence[Picture] | Sequence[Segment], rope: Callable[[Spot], Tensor], packing: Packing) -> Tensor:
-    """[N, L, 1, rope_dim], or with N = 1 where all have the same positions."""
+    """[N, L, rope_dim], or with N = 1 where all have the same positions."""
     spots = [part.spot for part in parts]
     if len(set(spots)) == 1:
-        return rope(spots[0]).unsqueeze(1).unsqueeze(0)
-    return pack([rope(spot) for spot in spots], packing).unsqueeze(2)
+        return rope(spots[0]).unsqueeze(0)
+    return pack([rope(spot) for spot in spots], packing)
 
 
 def patchified(latents: Tensor) -> Tensor:
