@@ -12,6 +12,7 @@ from torch import Tensor
 
 from hemiola.core.errors import HemiolaError, StepFailed
 from hemiola.core.events import Finished, Image, Pixels, Progress, Usage, Video
+from hemiola.core.staging import to_device, to_host
 from hemiola.core.step import Shortfall, Slot, StepOutput, failed_output
 
 from .conditions import Conditions
@@ -24,7 +25,7 @@ from .state import DiffusionState
 
 @dataclass(slots=True)
 class Result:
-    """What a committed step has to tell: one state's progress, or its frames on the device."""
+    """What a committed step has to tell: one state's progress, or its frames, which are on their way to the host."""
 
     state: DiffusionState
     num_done: int = 0
@@ -167,7 +168,7 @@ class DenoisePhase:
         """Solver step of states with latents of one shape, from one half of their leases into the other."""
         before = torch.stack([state.tensors(state.num_done) for state in states]).unbind(1)
         coefficients = torch.stack([state.job.schedule.coefficients[state.num_done] for state in states])
-        after = self._solver.step(coefficients.to(predictions.device), predictions, before[0], before[1:])
+        after = self._solver.step(coefficients, predictions, before[0], before[1:])
         for row, state in enumerate(states):
             into = state.tensors(state.num_done + 1)
             for i, tensor in enumerate((after[0], *after[1])):
@@ -176,6 +177,7 @@ class DenoisePhase:
 
 def _noisy(state: DiffusionState) -> Noisy:
     job = state.job
+    _start(state)
     return Noisy(
         state.tensors(state.num_done)[0],
         job.schedule.timesteps[state.num_done],
@@ -183,6 +185,16 @@ def _noisy(state: DiffusionState) -> Noisy:
         job.num_padding,
         job.request.guidance_scale,
     )
+
+
+def _start(state: DiffusionState) -> None:
+    """Before the first step: the noise and an empty history. Part of a step, so that nobody gets the lease's bytes
+    while they may still be written."""
+    if state.noise is not None:
+        start = state.tensors(0)
+        start.zero_()
+        start[0].copy_(to_device(state.noise, start.device), non_blocking=True)
+        state.noise = None
 
 
 class DecodePhase:
@@ -208,7 +220,7 @@ class DecodePhase:
             frames = rows[state]
             if state.job.request.pixel_type == "uint8":
                 frames = (frames * 255).round().to(torch.uint8)
-            done.append(Result(state, state.num_done, frames.contiguous()))
+            done.append(Result(state, state.num_done, to_host(frames.contiguous())))
         for state in batch.states:
             state.is_decoded = True
         return done
@@ -254,5 +266,5 @@ def finished(state: DiffusionState, reason: Any) -> Finished:
 
 def _media_event(state: DiffusionState, frames: Tensor, kind: str) -> Image | Video:
     num_frames, height, width, _ = frames.shape
-    pixels = Pixels(frames.cpu().numpy().tobytes(), num_frames, height, width, state.job.request.pixel_type)
+    pixels = Pixels(frames.numpy().tobytes(), num_frames, height, width, state.job.request.pixel_type)
     return Image(state.id, pixels) if kind == "image" else Video(state.id, pixels, state.job.request.fps)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from hemiola.core.config import LoadFormat
 from hemiola.core.errors import CannotFit, HemiolaError, InvalidRequest, UnsupportedModel
@@ -129,9 +130,7 @@ class DiffusionRunner:
         state = DiffusionState(job, self._library, lease)
         self._states[state] = None
         try:
-            start = state.tensors(0)
-            start.zero_()
-            start[0].copy_(self.family.noise(request))
+            state.noise = self.family.noise(request)
             self._look_for_conditions(state)
         except Exception:
             self.release(state)
@@ -242,7 +241,7 @@ class DiffusionRunner:
             yield
         finally:
             if isinstance(carry, Lease):
-                carry.release()
+                self._arena.put_back(carry)
 
     def _worth_batching(self, states: Sequence[DiffusionState]) -> Sequence[DiffusionState]:
         """The leading states that are faster together than one after another."""
@@ -277,10 +276,10 @@ class DiffusionRunner:
 
     def park(self, state: DiffusionState) -> Pending | Shortfall:
         assert state.can_park and state.lease is not None, f"'{state.id}' cannot be parked in the middle of a step"
-        copy = self._arena.host.store(state.tensors(state.num_done), state.id)
+        copy = self._arena.host.store(_to_park(state), state.id)
         if isinstance(copy, Shortfall):
             return copy
-        state.parked = copy
+        state.parked, state.noise = copy, None
         state.lease.release()
         state.lease = None
         drop_conditions(state)
@@ -302,7 +301,7 @@ class DiffusionRunner:
             state.parked = None
             self._look_for_conditions(state)
         finally:
-            carry.release()
+            self._arena.put_back(carry)
         return Done(0.0)
 
     # Conditions
@@ -324,3 +323,10 @@ class DiffusionRunner:
         if self.edge.encoder not in given:
             raise UnsupportedModel(f"'{self.model}' shares the text encoder '{shared.model}', which is not served.")
         return given[self.edge.encoder]
+
+
+def _to_park(state: DiffusionState) -> Tensor:
+    """Latents and history: on the device, unless the first denoise step is still to come."""
+    if state.noise is None:
+        return state.tensors(state.num_done)
+    return torch.cat([state.noise.unsqueeze(0), state.noise.new_zeros(state.job.num_history, *state.noise.shape)])

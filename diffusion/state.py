@@ -37,6 +37,7 @@ class DiffusionState:
     encodings: hidden states that another model was asked for.
     open: the batch whose step is under way.
     parked: latents and history in host memory.
+    noise: the starting latents in host memory, until the first denoise step writes them into the lease.
     is_decoded: nothing is left to launch.
     is_released: it is over, by whatever end.
     """
@@ -49,6 +50,7 @@ class DiffusionState:
     encodings: dict[ConditionKey, Encoding] = field(default_factory=dict)
     open: "OpenBatch | None" = None
     parked: HostCopy | None = None
+    noise: Tensor | None = None
     is_decoded: bool = False
     is_released: bool = False
 

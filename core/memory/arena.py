@@ -148,6 +148,12 @@ class Arena:
         self._room.leases.update(zip(starts, leases, strict=True))
         return leases
 
+    def put_back(self, lease: Lease) -> None:
+        """Ends a lease that no step was launched with: its bytes are free at once, whatever is in flight."""
+        assert lease.writer is None, f"Bytes of '{lease.owner}' were written."
+        lease.is_released = True
+        self._room.free(lease)
+
     def share(self, key: Hashable, nbytes: int, saves: Work, cost_key: Hashable) -> Lease | Shortfall:
         """A lease that others find under `key`, locked once for the caller, and evictable when nobody locks it.
 

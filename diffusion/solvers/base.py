@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from hemiola.core.errors import UnsupportedModel
+from hemiola.core.staging import to_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,8 @@ class Schedule:
         return len(self.timesteps)
 
     def to(self, device: torch.device) -> "Schedule":
-        """The same on a device; waits until it is there."""
-        return Schedule(self.timesteps.to(device), self.coefficients.to(device))
+        """The same on a device, behind what is enqueued on the current stream."""
+        return Schedule(to_device(self.timesteps, device), to_device(self.coefficients, device))
 
 
 class Solver(Protocol):
