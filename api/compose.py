@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -25,18 +26,19 @@ from hemiola.core.hub import (
     resolve_all,
 )
 from hemiola.core.memory import Arena
+from hemiola.core.step import Runner
 from hemiola.core.text_encoder import TextEncoder
 from hemiola.core.tracing import StepTrace
 from hemiola.core.warm_up import HasWarmUps, WarmUp
 from hemiola.diffusion import DiffusionRunner
 from hemiola.llm import LanguageRunner
 from hemiola.scheduler.cost_model import CostModel
-from hemiola.scheduler.lanes import Lanes
 from hemiola.scheduler.policy import POLICIES, Limits
 from hemiola.scheduler.scheduler import Scheduler
 
 from .front.terms import engine_clock
 from .made_up import count_params
+from .placing import place
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +127,7 @@ class Composition:
     def warm(self, progress: Callable[[WarmUp], None]) -> int:
         """Builds what the runners need built before the first request, telling of each before it; how many."""
         num_built = 0
-        for runner in (*self.languages.values(), *self.pipelines.values()):
+        for runner in self.scheduler.runners.values():
             if isinstance(runner, HasWarmUps):
                 for warm_up in runner.warm_ups():
                     progress(warm_up)
@@ -134,13 +136,23 @@ class Composition:
         return num_built
 
 
-def build(loads: LoadPlan, emit: Callable[[Event], None], trace: StepTrace) -> Composition:
-    """Allocates the arena, loads the models, and puts a scheduler over them."""
+def build(
+    loads: LoadPlan,
+    emit: Callable[[Event], None],
+    trace: StepTrace,
+    is_called: Callable[[], bool] = lambda: False,
+) -> Composition:
+    """Allocates the arena, loads the models, and puts a scheduler over them.
+
+    Args:
+        is_called: whether somebody wants something of the loop, so that it must not wait for the device.
+    """
     config = loads.config
     for line in config.lines():
         log.info("%s", line)
     costs = CostModel()
-    arena = Arena(config.memory_bytes, device=config.device, host_bytes=config.host_bytes)
+    placement = place(config)
+    arena = Arena(config.memory_bytes, device=config.device, host_bytes=config.host_bytes, clock=placement.in_flight)
     arena.seconds = costs.seconds
     dtype = getattr(torch, config.dtype)
     languages = {
@@ -155,6 +167,7 @@ def build(loads: LoadPlan, emit: Callable[[Event], None], trace: StepTrace) -> C
             load_format=source.load_format,
             prefix_cache=config.prefix_cache,
             encode_only=True if source in loads.encoders else None,
+            graph_pool=placement.pools.get(LanguageRunner.lane),
         )
         for source in loads.languages
     }
@@ -173,20 +186,24 @@ def build(loads: LoadPlan, emit: Callable[[Event], None], trace: StepTrace) -> C
     }
     for pipeline in pipelines.values():
         pipeline.edge.restrict(config.max_pixels, config.max_frames)
+    if config.is_gpu:
+        torch.cuda.synchronize()  # weights are there, whatever stream reads them
+    runners: list[Runner[Any]] = [*languages.values(), *pipelines.values()]
     limits = Limits(
         quantum_s=config.quantum_s,
         idle_quantum_s=4 * config.quantum_s,
         max_batch_tokens=config.max_batch_tokens,
     )
     scheduler = Scheduler(
-        [*languages.values(), *pipelines.values()],
-        lanes=Lanes.single(),
+        map(placement.wrap, runners),
+        lanes=placement.lanes,
         policy=POLICIES[config.policy](costs, limits),
         costs=costs,
         emit=emit,
         clock=engine_clock,
         memory_version=lambda: arena.version,
         trace=trace,
+        is_called=is_called,
     )
     return Composition(scheduler, arena, languages, pipelines)
 

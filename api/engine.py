@@ -61,7 +61,7 @@ class Engine(Calls):
         return list(self.trace.since(since_s))
 
     def _build(self, emit: Callable[[Event], None]) -> Scheduler:
-        self._composition = compose.build(self.loads, emit, self.trace)
+        self._composition = compose.build(self.loads, emit, self.trace, self._loop.is_called)
         return self._composition.scheduler
 
     def _check(self) -> None:

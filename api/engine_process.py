@@ -6,10 +6,9 @@ It composes the models, runs the loop, takes commands and sends events, stops wh
 import faulthandler
 import logging
 import os
-import queue
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -17,12 +16,10 @@ import torch
 from hemiola.core.config import EngineConfig
 from hemiola.core.device import describe_device
 from hemiola.core.errors import EngineDied, HemiolaError, InvalidRequest
-from hemiola.core.events import Event, Failed, Final
-from hemiola.core.memory.radix import PrefixStats
-from hemiola.core.request import Request
+from hemiola.core.events import Event
+from hemiola.core.warm_up import WarmUp
 from hemiola.kernels.operations import OPERATIONS
 from hemiola.kernels.registry import Target
-from hemiola.llm.kv_cache import KvCache
 from hemiola.scheduler.scheduler import Scheduler
 
 from . import compose
@@ -30,9 +27,11 @@ from .front import open_fronts
 from .front.terms import engine_clock
 from .front_link import FrontLink, die_with_the_front, leave_signals_to_the_front, read_spec
 from .loop import EngineLoop
+from .memory_plan import measured_line, memory_lines
 from .outbox import Outbox
+from .prefixes import forget_first_requests, forget_prefixes
 from .stats import EngineStats, StepCounts, read_stats
-from .warm_up import warm_up_requests
+from .warm_up import FirstRequests, line_of
 from .wire import (
     Abort,
     Command,
@@ -57,7 +56,6 @@ from .wire import (
 log = logging.getLogger(__name__)
 
 _DEATH_CHECK_MS = 100
-_SECOND_WARM_UP_WITHIN_S = 60.0
 
 
 class EngineHost:
@@ -76,17 +74,20 @@ class EngineHost:
         self._link = link
         self._outbox = Outbox(link, engine_clock)
         self._trace = StepCounts()
-        self._warming: queue.SimpleQueue[Event] | None = queue.SimpleQueue()
         link.tell(Starting("Looking at the models' files"))
         self._loads = compose.plan(spec.models, sized(spec.config, spec.memory_fraction))
         self._loop = EngineLoop(
             self._build, self._deliver, self._on_idle, num_threads=self._loads.config.threads, on_step=self._on_step
         )
+        fronts = open_fronts(self._loads.served, self._loads.shared, self._loads.config)
+        self._first: FirstRequests | None = FirstRequests(
+            self._loop, fronts, lambda: forget_first_requests(self._composition)
+        )
 
     # Starting
 
     def start(self) -> None:
-        """Loads, warms up, and says that it is ready.
+        """Loads, builds what can be built ahead, runs the first requests, and says that it is ready.
 
         Raises:
             HemiolaError: it cannot be run; the loop has ended.
@@ -94,52 +95,32 @@ class EngineHost:
         self._link.tell(Starting(f"Loading {', '.join(source.name for source in self._loads.served)}"))
         try:
             self._loop.start()
-            self._warm_up()
+            self._loop.call(lambda _: self._link.tell(Starting("Warming up")))
+            assert self._first is not None, "an engine starts once"
+            self._first.run()
         except BaseException:
             self._loop.stop(timeout=None)
             self._outbox.close()
             raise
-        self._warming = None
+        self._first = None
         self._loop.call(lambda _: self._link.tell(Ready(self._report())))
 
     def _build(self, emit: Callable[[Event], None]) -> Scheduler:
-        self._composition = compose.build(self._loads, emit, self._trace)
+        self._composition = compose.build(self._loads, emit, self._trace, self._loop.is_called)
+
+        def tell(warm_up: WarmUp) -> None:
+            self._link.tell(Starting(line_of(warm_up)))
+
+        self._composition.warm(tell)
         return self._composition.scheduler
 
-    def _warm_up(self) -> None:
-        """Twice, unless it takes long: the first round's times say little, so the cost model learns from the second."""
-        self._loop.call(lambda _: self._link.tell(Starting("Warming up")))
-        fronts = open_fronts(self._loads.served, self._loads.shared, self._loads.config)
-        began_s = time.monotonic()
-        self._run_all(list(warm_up_requests(fronts)))
-        self._loop.call(lambda scheduler: scheduler.costs.forget())
-        if time.monotonic() - began_s < _SECOND_WARM_UP_WITHIN_S:
-            self._run_all(list(warm_up_requests(fronts)))
-        self._loop.call(lambda _: self._forget_warm_up())
-
-    def _run_all(self, requests: Sequence[Request]) -> None:
-        assert self._warming is not None
-        for request in requests:
-            self._loop.submit(request)
-        for _ in requests:
-            while not isinstance(event := self._warming.get(), Final):
-                pass
-            if isinstance(event, Failed):
-                log.warning("Warming up: %s (%s)", event.message, event.code)
-
-    def _forget_warm_up(self) -> None:
-        self._forget_prefixes()
-        self._trace.clear()
-        for cache in self._caches():
-            if cache.prefixes is not None:
-                cache.prefixes.stats = PrefixStats()
-
     def _report(self) -> StartReport:
-        config, weights = self._loads.config, self._loads.weights
+        config = self._loads.config
         target = Target.of(config.device, getattr(torch, config.dtype))
         chosen = {operation.name: operation.usable(target) for operation in OPERATIONS}
+        measured = measured_line(self._loads)
         return StartReport(
-            weight_bytes={name: summary.bytes_as(config.dtype) for name, summary in weights.items()},
+            memory=(*memory_lines(self._loads), *([measured] if measured is not None else [])),
             kernels={name: usable[0] if usable else "none" for name, usable in chosen.items()},
             settings=tuple(config.lines()),
             seconds=time.monotonic() - self._began_s,
@@ -148,36 +129,23 @@ class EngineHost:
     # On the loop's thread
 
     def _deliver(self, event: Event) -> None:
-        if self._warming is not None:
-            self._warming.put(event)
+        first = self._first
+        if first is not None:
+            first.deliver(event)
         else:
             self._outbox.deliver(event)
 
     def _on_step(self) -> None:
-        if self._warming is None:
+        if self._first is None:
             self._outbox.flush(self._composition.scheduler.num_queued, self._stats)
 
     def _on_idle(self) -> None:
         self._composition.check()
-        if self._warming is None:
+        if self._first is None:
             self._outbox.send_stats(self._stats())
 
     def _stats(self) -> EngineStats:
         return read_stats(self._composition, self._trace, engine_clock)
-
-    def _forget_prefixes(self) -> int:
-        """How many tokens were forgotten."""
-        num_tokens = 0
-        for cache in self._caches():
-            prefixes = cache.prefixes
-            if prefixes is not None:
-                num_tokens += prefixes.num_tokens + prefixes.num_host_tokens
-                prefixes.flush()
-                num_tokens -= prefixes.num_tokens + prefixes.num_host_tokens
-        return num_tokens
-
-    def _caches(self) -> list[KvCache]:
-        return [runner.kv_cache for runner in self._composition.languages.values() if runner.generates]
 
     # Serving
 
@@ -208,7 +176,7 @@ class EngineHost:
             case EndProgram(program):
                 self._loop.end_program(program)
             case Flush(query):
-                self._loop.call(lambda _: tell(Flushed(query, self._forget_prefixes())))
+                self._loop.call(lambda _: tell(Flushed(query, forget_prefixes(self._composition))))
             case GetStats(query):
                 self._loop.call(lambda _: tell(StatsReport(self._stats(), query)))
             case GetSteps(query, since_s):

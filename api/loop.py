@@ -84,6 +84,10 @@ class EngineLoop:
         """Runs something on the loop's thread between two iterations."""
         self._post(function)
 
+    def is_called(self) -> bool:
+        """Whether somebody wants something that the loop has not seen."""
+        return bool(self._inbox) or self._is_stopping
+
     def stop(self, timeout: float | None = 10.0) -> None:
         """Aborts what runs and ends the thread."""
         with self._wake:

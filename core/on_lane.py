@@ -99,3 +99,7 @@ class OnLane(Generic[S]):
 
     def chores(self) -> Iterable[S]:
         return self.runner.chores()
+
+    def let_go(self, program: str | None) -> bool:
+        with self._in_flight.on(self.lane):
+            return self.runner.let_go(program)
