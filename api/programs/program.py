@@ -17,7 +17,10 @@ from .batch import BatchItem, run_items
 from .binding import Binding
 from .execution import Execution, ProgramEvent
 from .run import Run
+from .schema import ProgramGraph
 from .state import State
+from .trace import Trace
+from .writing import Writing, WrittenState
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -101,6 +104,29 @@ class Program(Generic[P]):
         """As `arun_batch`, waiting in this thread."""
         batch = self.arun_batch(items, max_concurrency=max_concurrency, progress=progress, results=results)
         return _waited_for(batch)
+
+    def graph(self, *args: P.args, **kwargs: P.kwargs) -> ProgramGraph:
+        """The program written down, for these arguments, without running it: typed JSON that a server can run.
+
+        Raises:
+            InvalidRequest: what it does depends on values that are generated, or it needs what cannot be sent; names
+                the line.
+        """
+        return _waited_for(self._written(*args, **kwargs))[0].graph
+
+    def trace(self, *args: P.args, **kwargs: P.kwargs) -> Trace:
+        """What it would ask for, and in which order: a trace without times, to be drawn. Raises as `graph`."""
+        writing, _ = _waited_for(self._written(*args, **kwargs))
+        return Trace.of(writing.nodes, writing.started_s)
+
+    async def _written(self, *args: Any, **kwargs: Any) -> tuple[Writing, WrittenState]:
+        writing = Writing()
+        state = WrittenState(writing)  # type: ignore[arg-type]  # it stands for an Execution
+        if inspect.iscoroutinefunction(self._function):
+            await self._function(state, *args, **kwargs)
+        else:
+            await asyncio.to_thread(self._function, state, *args, **kwargs)
+        return writing, state
 
     async def _arun(self, emit: Callable[[ProgramEvent], None] | None, *args: Any, **kwargs: Any) -> Run:
         execution = Execution(self._binding.chosen, self._binding.terms, emit)

@@ -9,7 +9,7 @@ from hemiola.core.errors import InvalidRequest
 from .asking import media_work, select_work, text_work
 from .execution import Execution
 from .expressions import Expression, Gen, Media, Select, Spoken, select
-from .graph import Kind, Place, ValueOf, calling_place
+from .graph import Kind, Node, Place, ValueOf, calling_place
 from .scoring import Scoring
 from .turns import Generated, TextOf, Turn, added_since, as_messages, is_conversation, nodes_in
 from .values import Text, Variable, gathered, nodes_of
@@ -173,6 +173,11 @@ class State:
                     self._turns[i] = Turn(turn.role, (*turn.parts[:j], kept, *turn.parts[j + 1 :]))
                     return
         raise InvalidRequest(name, f"'{name}' has no several answers here of which one could be kept.")
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """Of the whole program, in order of creation."""
+        return self._execution.nodes
 
     # Variables and what was said
 
