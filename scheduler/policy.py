@@ -208,15 +208,15 @@ class Deadline:
         return Whole()
 
     def _token_quantum(self, group: Group, limit_s: float) -> Tokens:
-        """Rows with one token to do come first; longer ones fill up what time is left."""
+        """Rows with one token to do come first; longer ones make the step longer by a quantum at most."""
         short = [s for s in group.states if s.cut.max == 1]
         if len(short) == len(group.states):
             return Tokens(self._limits.max_batch_tokens)
         long = sorted((s for s in group.states if s.cut.max > 1), key=_urgency)
         group.states = short + long
-        if short:
-            limit_s = self._limits.quantum_s
         work = total_work(s.work for s in short)
+        if short:
+            limit_s = self._limits.quantum_s + self._seconds(short[0].cost_key, work)
         tokens = 0
         for state in long:
             fits = self._fitting_tokens(state, work, limit_s)
