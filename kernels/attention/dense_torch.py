@@ -1,9 +1,22 @@
-"""Torch reference of dense attention: torch chooses the kernel."""
+"""Dense attention by torch: the reference, where torch chooses the kernel, and its two fastest kernels by name."""
+
+from collections.abc import Sequence
 
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from ..registry import Target
+from .cuda_targets import half_precision_objection
+
+# Preferred kernels first; shapes that they do not take (a single key, say) fall to the next.
+CUDNN_FIRST = (
+    SDPBackend.CUDNN_ATTENTION,
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+    SDPBackend.MATH,
+)
+FLASH_FIRST = (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH)
 
 
 class TorchDenseAttention:
@@ -19,3 +32,36 @@ class TorchDenseAttention:
             q_BLHD.transpose(1, 2), k_BMHD.transpose(1, 2), v_BMHD.transpose(1, 2), attn_mask=bias
         )
         return mixed_BHLD.transpose(1, 2)
+
+
+class CudnnDenseAttention:
+    """See `DenseAttention`. cuDNN builds a plan for every new shape when it first meets it."""
+
+    @classmethod
+    def why_not(cls, target: Target) -> str | None:
+        if "bias" in target.needs:
+            return "biases are left to torch's choice of kernel"
+        return half_precision_objection(target, max_head_dim=128)
+
+    @staticmethod
+    def run(q_BLHD: Tensor, k_BMHD: Tensor, v_BMHD: Tensor, bias: Tensor | None = None) -> Tensor:
+        return _run(CUDNN_FIRST, q_BLHD, k_BMHD, v_BMHD, bias)
+
+
+class FlashDenseAttention:
+    """See `DenseAttention`."""
+
+    @classmethod
+    def why_not(cls, target: Target) -> str | None:
+        if "bias" in target.needs:
+            return "flash attention takes no bias"
+        return half_precision_objection(target, max_head_dim=256)
+
+    @staticmethod
+    def run(q_BLHD: Tensor, k_BMHD: Tensor, v_BMHD: Tensor, bias: Tensor | None = None) -> Tensor:
+        return _run(FLASH_FIRST, q_BLHD, k_BMHD, v_BMHD, bias)
+
+
+def _run(kernels: Sequence[SDPBackend], q_BLHD: Tensor, k_BMHD: Tensor, v_BMHD: Tensor, bias: Tensor | None) -> Tensor:
+    with sdpa_kernel(list(kernels), set_priority=True):
+        return TorchDenseAttention.run(q_BLHD, k_BMHD, v_BMHD, bias)

@@ -17,6 +17,7 @@ from .scores import attend
 class TorchFixedPlan:
     """See `FixedPlan`."""
 
+    @torch.inference_mode(False)  # tensors that inference mode made could not be written outside of it
     def __init__(self, num_rows: int, max_pages: int, page_len: int, device: torch.device) -> None:
         self.num_rows, self.max_pages = num_rows, max_pages
         self._page_len = page_len

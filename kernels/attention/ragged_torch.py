@@ -7,9 +7,12 @@ from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
+from torch.nn.attention import sdpa_kernel
 
 from ..registry import Target
 from . import ScoreOptions
+from .cuda_targets import half_precision_objection
+from .dense_torch import CUDNN_FIRST
 from .scores import attend, causal_mask
 
 
@@ -36,6 +39,28 @@ class TorchRaggedAttention:
             for a, b, num in _equal_runs(lens)
         ]
         return runs[0] if len(runs) == 1 else torch.cat(runs)
+
+
+class CudnnRaggedAttention(TorchRaggedAttention):
+    """The same through cuDNN, wherever torch's fused kernels can express the scores. See `RaggedAttention`."""
+
+    @classmethod
+    def why_not(cls, target: Target) -> str | None:
+        return half_precision_objection(target, max_head_dim=128)
+
+    def run(
+        self,
+        q_THD: Tensor,
+        k_TKD: Tensor,
+        v_TKD: Tensor,
+        lens: Sequence[int],
+        options: ScoreOptions,
+        *,
+        is_causal: bool = True,
+        sinks_H: Tensor | None = None,
+    ) -> Tensor:
+        with sdpa_kernel(list(CUDNN_FIRST), set_priority=True):
+            return super().run(q_THD, k_TKD, v_TKD, lens, options, is_causal=is_causal, sinks_H=sinks_H)
 
 
 def _equal_runs(lens: Sequence[int]) -> Iterator[tuple[int, int, int]]:
