@@ -63,7 +63,7 @@ class TokenSteps:
     Args:
         max_tokens: of one step.
         states: all running requests by id, kept by the runner.
-        graph_pool: where graphs of steps that only decode are captured; None runs every step as it comes.
+        graph_pool: where graphs of steps that only decode are captured, if the model can be.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class TokenSteps:
         self._max_tokens = max_tokens
         self._layer_pages: list[Tensor] = list(kv.view.unbind(1))
         self.table = RowTable(device, kv.arena.clock)
-        self.graphs = None if graph_pool is None else self._make_graphs(graph_pool)
+        self.graphs = self._make_graphs(graph_pool) if graph_pool is not None and model.is_capturable else None
 
     def _make_graphs(self, pool: GraphPool) -> DecodeGraphs:
         model = self._model

@@ -52,11 +52,13 @@ class LanguageModel(Protocol):
 
     Fields:
         num_blocks: modules that encoding can be cut between: layers, or 1 where the model cannot be cut.
+        is_capturable: a forward enqueues the same work whatever the tensors hold, so that a graph can be made of it.
     """
 
     shape: ModelShape
     dtype: torch.dtype
     num_blocks: int
+    is_capturable: bool
 
     def forward(self, token_ids_T: Tensor, positions_T: Tensor, attend: Attend, rows_R: Tensor | None) -> Tensor:
         """Float32 logits [R, V] of the tokens at `rows_R`; None: of all tokens."""

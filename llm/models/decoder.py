@@ -97,6 +97,7 @@ class Decoder:
         shape = self.shape = config.shape
         self.dtype = dtype
         self.num_blocks = shape.num_layers
+        self.is_capturable = True
         self._num_qk = shape.num_heads + shape.num_kv_heads
         prefix = weights.prefix_of("embed_tokens.weight")
         self._embedding_VC = weights.take(f"{prefix}embed_tokens.weight", (shape.vocab_size, shape.hidden_size))

@@ -63,6 +63,7 @@ class TransformersDecoder:
     """
 
     num_blocks = 1
+    is_capturable = False  # the library may look at what tensors hold
 
     def __init__(self, model: Any, *, has_head: bool = True) -> None:
         self._model = model.eval().requires_grad_(False)
