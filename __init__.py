@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .api.client.client import Client as Client
     from .api.engine import Engine as Engine
     from .api.front.terms import CallTerms as CallTerms
+    from .api.programs.batch import Batch as Batch
     from .api.programs.batch import BatchItem as BatchItem
     from .api.programs.binding import using as using
     from .api.programs.execution import ProgramEvent as ProgramEvent
@@ -65,7 +66,7 @@ _HOMES = {
     "api.client.client": ("Client",),
     "api.engine": ("Engine",),
     "api.front.terms": ("CallTerms",),
-    "api.programs.batch": ("BatchItem",),
+    "api.programs.batch": ("Batch", "BatchItem"),
     "api.programs.binding": ("using",),
     "api.programs.execution": ("ProgramEvent",),
     "api.programs.expressions": (
@@ -143,6 +144,7 @@ __all__ = [  # noqa: RUF022 - in the order in which one meets them
     "Gen",
     "Tool",
     "Run",
+    "Batch",
     "BatchItem",
     "Trace",
     "ProgramEvent",

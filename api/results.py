@@ -10,6 +10,8 @@ from PIL.Image import Image as PILImage
 from hemiola.core.events import Finished, Pixels, Token, Usage
 from hemiola.diffusion import media
 
+from .inline import animated, media_tag
+
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
@@ -144,6 +146,11 @@ class Picture:
         self.image.save(target)
         return target
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        seed = "" if self.seed < 0 else f", seed {self.seed}"
+        return media_tag(media.to_bytes(self.pixels), "image/png", f"{self.pixels.width}x{self.pixels.height}{seed}")
+
 
 @dataclass(frozen=True, slots=True)
 class ImageResult:
@@ -164,6 +171,10 @@ class ImageResult:
     def save(self, path: str | Path) -> Path:
         """Writes the first picture."""
         return self.pictures[0].save(path)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: all pictures."""
+        return "\n".join(picture._repr_html_() for picture in self.pictures)
 
     def __iter__(self) -> Iterator[Picture]:
         return iter(self.pictures)
@@ -193,5 +204,21 @@ class VideoResult:
     def save(self, path: str | Path) -> Path:
         """Writes an MP4 (H.264)."""
         target = Path(path)
-        media.save_mp4(self.pixels, target, self.fps)
+        target.write_bytes(self.to_mp4())
         return target
+
+    def to_mp4(self) -> bytes:
+        """As an MP4 (H.264).
+
+        Raises:
+            ValueError: odd width or height, which such files cannot have.
+        """
+        return media.to_mp4(self.pixels, self.fps)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a clip that plays, as an animated picture where no MP4 can have its size."""
+        size = self.pixels
+        title = f"{size.width}x{size.height}, {size.num_frames} frames, {self.fps} per second"
+        if size.width % 2 or size.height % 2:
+            return media_tag(animated(self.frames, self.fps), "image/webp", title)
+        return media_tag(self.to_mp4(), "video/mp4", title)

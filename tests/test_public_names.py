@@ -24,6 +24,7 @@ OPTIONS = {
         *("--host", "--port", "--api-key", "--max-queue", "--data-dir", "--strict-params", "--memory-fraction"),
         *ENGINE_SETTINGS,
     },
+    "warmup": ENGINE_SETTINGS,
     "models": set(),
     "info": ENGINE_OPTIONS,
     "export-demo": set(),
@@ -35,6 +36,7 @@ SCORES = {"scores", "ascores", "stream_scores"}
 def test_the_public_names_are_these() -> None:
     assert sorted(hemiola.__all__) == [
         "Answer",
+        "Batch",
         "BatchItem",
         "CallTerms",
         "Client",

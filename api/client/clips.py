@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -29,15 +28,12 @@ _FORGET_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class FetchedVideo(VideoResult):
-    """A clip from a server. `mp4` is the file as it was sent; `save` writes that, so that nothing is lost again."""
+    """A clip from a server. `mp4` is the file as it was sent; that is what is kept, so that nothing is lost again."""
 
     mp4: bytes = field(repr=False, default=b"")
 
-    def save(self, path: str | Path) -> Path:
-        """Writes the MP4 (H.264)."""
-        target = Path(path)
-        target.write_bytes(self.mp4)
-        return target
+    def to_mp4(self) -> bytes:
+        return self.mp4
 
 
 def clip_body(

@@ -2,18 +2,22 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from rich.progress import Progress
 
 from hemiola.core.errors import InvalidRequest
 
-from ..results import ImageResult, VideoResult
+from .exporting import batch_frame, batch_html, batch_lines, export_batch
+from .keeping import MediaFolder, key_of, mark_of, to_line
+from .page import fragment
 from .run import Branch, Run
+
+log = logging.getLogger(__name__)
 
 One = Callable[[Mapping[str, Any]], Awaitable[Run]]
 
@@ -43,14 +47,50 @@ class BatchItem:
         return self.values[name]
 
 
+class Batch(list[BatchItem]):
+    """All items, in the order in which they were given."""
+
+    @property
+    def errors(self) -> dict[int, Exception]:
+        """Of the items that failed, by index."""
+        return {item.index: item.error for item in self if item.error is not None}
+
+    def export(self, folder: str | Path, *, title: str | None = None) -> Path:
+        """Writes a folder that one can look at and pass on: `media`, `items.jsonl`, and `index.html`, a page that needs
+        none of the other files.
+
+        Raises:
+            InvalidRequest: an item has a value that JSON has no word for.
+        """
+        return export_batch(self, Path(folder), title)
+
+    def to_jsonl(self, path: str | Path) -> Path:
+        """Writes a line of JSON for each item: index, arguments, values, forks, error; media lie in a folder beside."""
+        return batch_lines(self, Path(path))
+
+    def to_pandas(self) -> Any:
+        """A data frame with a row for each item: a column for each argument, each variable, and the error.
+
+        An argument that is called as a variable is gets the column `arguments.<name>`.
+
+        Raises:
+            InvalidRequest: pandas is not installed.
+        """
+        return batch_frame(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return fragment(batch_html(self))
+
+
 async def run_items(
     one: One, items: Sequence[Mapping[str, Any]], *, max_concurrency: int, progress: bool, results: Path | None
-) -> list[BatchItem]:
+) -> Batch:
     """See `Program.arun_batch`."""
     if max_concurrency < 1:
         raise InvalidRequest("max_concurrency", f"Invalid 'max_concurrency': {max_concurrency}. Allowed: 1 or more.")
-    shelf = None if results is None else ResultsFile(results)
-    done = [BatchItem(i, arguments) for i, arguments in enumerate(items)]
+    done = Batch(BatchItem(i, arguments) for i, arguments in enumerate(items))
+    shelf = None if results is None else ResultsFile(results, done)
     free = asyncio.Semaphore(max_concurrency)
     bar = Progress(disable=not progress)
     task = bar.add_task("items", total=len(done))
@@ -61,7 +101,8 @@ async def run_items(
                 await _run_one(one, item)
                 if shelf is not None and item.error is None:
                     _keep(shelf, item)
-        bar.advance(task)
+        failed = len(done.errors)
+        bar.update(task, advance=1, description=f"items, {failed} failed" if failed else "items")
 
     with bar:
         async with asyncio.TaskGroup() as group:
@@ -80,11 +121,19 @@ async def _run_one(one: One, item: BatchItem) -> None:
     item.forks = [_values(fork) for fork in _all_forks(item.run)]
 
 
+def _check_arguments(item: BatchItem) -> None:
+    try:
+        key_of(item.arguments)
+    except TypeError as error:
+        text = f"Item {item.index} has an argument that no line of JSON can hold, as 'results' needs: {error}"
+        raise InvalidRequest("results", text) from error
+
+
 def _keep(shelf: "ResultsFile", item: BatchItem) -> None:
     try:
         shelf.keep(item)
-    except TypeError as error:
-        item.error = InvalidRequest("results", f"Item {item.index} has a value that no line of JSON can hold: {error}")
+    except (TypeError, ValueError) as error:  # the latter is of clips with odd sides
+        item.error = InvalidRequest("results", f"Item {item.index} has a value that no file can hold: {error}")
 
 
 def _values(branch: Branch) -> dict[str, Any]:
@@ -100,12 +149,14 @@ class ResultsFile:
     """JSON lines of items that ended well; what is no JSON lies as files in the folder `<name>_files` beside.
 
     Raises:
-        InvalidRequest: the file has other lines than these.
+        InvalidRequest: the file has other lines than these, or arguments cannot be compared with it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, items: Sequence[BatchItem]) -> None:
+        for item in items:
+            _check_arguments(item)
         self._path = path
-        self._folder = path.with_name(f"{path.stem}_files")
+        self._folder = MediaFolder(path.with_name(f"{path.stem}_files"))
         self._rows: dict[tuple[int, str], dict[str, Any]] = {}
         if path.is_file():
             text = path.read_text(encoding="utf-8")
@@ -118,68 +169,37 @@ class ResultsFile:
     def _read(self, number: int, line: str) -> None:
         try:
             row = json.loads(line)
-            self._rows[row["index"], _key(row["arguments"])] = {"values": row["values"], "forks": row["forks"]}
+            self._rows[row["index"], key_of(row["arguments"])] = {"values": row["values"], "forks": row["forks"]}
         except (ValueError, KeyError, TypeError) as error:
             text = f"Line {number} of {self._path} is no result of a batch: {error}."
             raise InvalidRequest("results", text) from error
 
     def restore(self, item: BatchItem) -> bool:
-        """Fills the item, if it is there with the same arguments."""
-        row = self._rows.get((item.index, _key(item.arguments)))
+        """Fills the item, if it is there with the same arguments, and all its files are."""
+        row = self._rows.get((item.index, key_of(item.arguments)))
         if row is None:
             return False
-        item.values = self._restored(row["values"])
-        item.forks = [self._restored(fork) for fork in row["forks"]]
+        try:
+            values, forks = (self._folder.restored(row[name]) for name in ("values", "forks"))
+        except FileNotFoundError as error:
+            log.warning("Item %d runs again: %s is not there any more.", item.index, error)
+            return False
+        item.values, item.forks = values, forks
         return True
 
     def keep(self, item: BatchItem) -> None:
-        """Adds a line; the item's pictures and clips become paths."""
-        written = self._written(item.values, f"{item.index}")
-        forks = [self._written(fork, f"{item.index}-{i}") for i, fork in enumerate(item.forks)]
-        row = {"index": item.index, "arguments": item.arguments, "values": written, "forks": forks}
+        """Adds a line; the item's pictures and clips become paths.
+
+        Raises:
+            TypeError: it has a value that JSON has no word for.
+        """
+        stem = f"{item.index}-{mark_of(item.arguments)}"
+        files = MediaFolder(self._folder.path)
+        written = files.written(item.values, stem)
+        forks = [files.written(fork, f"{stem}-{i}") for i, fork in enumerate(item.forks)]
+        line = to_line({"index": item.index, "arguments": item.arguments, "values": written, "forks": forks})
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row, ensure_ascii=False, default=_plain) + "\n")
-        item.values = self._restored(written)
-        item.forks = [self._restored(fork) for fork in forks]
-
-    def _written(self, value: Any, stem: str) -> Any:
-        """The same with `{"$file": name}` for what was written to a file."""
-        if isinstance(value, dict):
-            return {key: self._written(each, f"{stem}-{key}") for key, each in value.items()}
-        if isinstance(value, list | tuple):
-            return [self._written(each, f"{stem}-{i}") for i, each in enumerate(value)]
-        if isinstance(value, ImageResult) and len(value.pictures) > 1:
-            return [self._saved(picture, f"{stem}-{i}.png") for i, picture in enumerate(value)]
-        if isinstance(value, ImageResult):
-            return self._saved(value, f"{stem}.png")
-        if isinstance(value, VideoResult):
-            return self._saved(value, f"{stem}.mp4")
-        return value
-
-    def _saved(self, media: Any, name: str) -> dict[str, str]:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
-        media.save(self._folder / safe)
-        return {"$file": safe}
-
-    def _restored(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            if set(value) == {"$file"}:
-                return self._folder / value["$file"]
-            return {key: self._restored(each) for key, each in value.items()}
-        return [self._restored(each) for each in value] if isinstance(value, list) else value
-
-
-def _key(arguments: Mapping[str, Any]) -> str:
-    return json.dumps(arguments, sort_keys=True, default=_plain)
-
-
-def _plain(value: Any) -> Any:
-    """What JSON does not know: dataclasses, structs and pydantic models by their fields.
-
-    Raises:
-        TypeError: something else.
-    """
-    dump = getattr(value, "model_dump", None)
-    return dump() if dump is not None else msgspec.to_builtins(value)
+            file.write(line)
+        item.values = self._folder.restored(written)
+        item.forks = [self._folder.restored(fork) for fork in forks]

@@ -13,7 +13,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from ..front.terms import CallTerms, engine_clock
 from .asking import Asked
-from .batch import BatchItem, run_items
+from .batch import Batch, run_items
 from .binding import Binding
 from .execution import Execution, ProgramEvent
 from .run import Run
@@ -75,7 +75,7 @@ class Program(Generic[P]):
         max_concurrency: int = 16,
         progress: bool = False,
         results: str | Path | None = None,
-    ) -> list[BatchItem]:
+    ) -> Batch:
         """Runs it once for each item's arguments, by name, so many at a time. An item that fails fails alone.
 
         Args:
@@ -100,7 +100,7 @@ class Program(Generic[P]):
         max_concurrency: int = 16,
         progress: bool = False,
         results: str | Path | None = None,
-    ) -> list[BatchItem]:
+    ) -> Batch:
         """As `arun_batch`, waiting in this thread."""
         batch = self.arun_batch(items, max_concurrency=max_concurrency, progress=progress, results=results)
         return _waited_for(batch)

@@ -1,10 +1,14 @@
 """What a finished run gives: values by name, forks, failures, and its trace. Nothing here waits."""
 
+from pathlib import Path
 from typing import Any
 
 from ..results import Scores
 from .execution import Execution
+from .exporting import export_run, run_frame, run_lines
 from .graph import Node, NodeFailed
+from .page import branch_html, fragment
+from .record import BranchRecord, record_of
 from .state import State
 from .trace import Trace
 
@@ -15,9 +19,10 @@ class Branch:
     Reading a variable whose node failed raises NodeFailed.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, parent: State | None = None) -> None:
         self._state = state
-        self.forks = [Branch(fork) for fork in state.forks]
+        self._parent = parent
+        self.forks = [Branch(fork, state) for fork in state.forks]
 
     def __getitem__(self, name: str) -> Any:
         return self._state[name].value
@@ -43,6 +48,15 @@ class Branch:
         """All that was said, as the OpenAI API has it."""
         messages: list[dict[str, Any]] = self._state.messages().value
         return messages
+
+    @property
+    def record(self) -> BranchRecord:
+        """All of it as plain values."""
+        return record_of(self._state, self._parent)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return fragment(branch_html(self.record))
 
 
 class Run(Branch):
@@ -82,3 +96,29 @@ class Run(Branch):
     def trace(self) -> Trace:
         """What ran when, and what it cost."""
         return Trace.of(self.nodes, self._execution.started_s)
+
+    def export(self, folder: str | Path, *, title: str | None = None) -> Path:
+        """Writes a folder that one can look at and pass on: pictures, clips, `run.json`, `trace.json`, `trace.svg`, and
+        `index.html`, a page that needs none of the other files. What failed is in it with its error.
+
+        Raises:
+            InvalidRequest: a variable has a value that JSON has no word for.
+        """
+        return export_run(self, Path(folder), title)
+
+    def to_jsonl(self, path: str | Path) -> Path:
+        """Writes a line of JSON for the program and each fork, `{"branch", "values"}`; media lie in a folder beside."""
+        return run_lines(self, Path(path))
+
+    def to_pandas(self) -> Any:
+        """A data frame with a row for the program and each fork, and a column for each variable.
+
+        Raises:
+            InvalidRequest: pandas is not installed.
+        """
+        return run_frame(self)
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.names) or "no variables"
+        failed = f", {len(self.errors)} failed" if self.errors else ""
+        return f"<Run of {len(self.nodes)} calls, {self.seconds:.1f} s{failed}: {names}>"

@@ -78,6 +78,38 @@ def test_other_arguments_are_run_anew_and_a_line_that_was_cut_off_too(tmp_path: 
     assert len(path.read_text().splitlines()) == 3
 
 
+def test_files_of_other_arguments_are_left_alone_and_lost_files_are_made_again(tmp_path: Path) -> None:
+    """Files were once called after the item's index alone: another item there overwrote them."""
+    path = tmp_path / "cards.jsonl"
+    calls = ScriptedCalls(answers)
+    ((heron,), (swan,)) = (card.on(calls).run_batch([{"animal": animal}], results=path) for animal in ("heron", "swan"))
+    assert heron["picture"] != swan["picture"] and heron["picture"].is_file() and swan["picture"].is_file()
+    assert heron.forks[0]["picture"] == heron["picture"], "what a fork has from before is one file"
+    heron["picture"].unlink()
+    (again,) = card.on(calls).run_batch([{"animal": "heron"}], results=path)
+    assert again.run is not None and again["picture"].is_file()
+    assert len(calls.prompts("image")) == 3
+
+
+def test_failed_items_are_tried_again_each_time_and_a_whole_line_without_an_end_too(tmp_path: Path) -> None:
+    path = tmp_path / "cards.jsonl"
+    for _ in range(2):
+        calls = ScriptedCalls(answers)
+        batch = card.on(calls).run_batch(ITEMS, results=path)
+        assert list(batch.errors) == [1] and len(path.read_text().splitlines()) == 2
+    assert len(calls.prompts("image")) == 0, "only the dragon was asked for"
+    path.write_text(path.read_text().removesuffix("\n"))
+    card.on(calls).run_batch(ITEMS, results=path)
+    assert len(calls.prompts("image")) == 1 and len(path.read_text().splitlines()) == 2
+
+
+def test_the_bar_tells_of_items_and_failures(capsys: pytest.CaptureFixture[str]) -> None:
+    card.on(ScriptedCalls(answers)).run_batch(ITEMS, progress=True)
+    assert "items, 1 failed" in capsys.readouterr().out
+    card.on(ScriptedCalls(answers)).run_batch(ITEMS)
+    assert capsys.readouterr().out == ""
+
+
 def test_mistakes_are_named(tmp_path: Path) -> None:
     other = tmp_path / "notes.txt"
     other.write_text("hello\n")
@@ -85,3 +117,6 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
         card.on(ScriptedCalls(answers)).run_batch(ITEMS, results=other)
     with pytest.raises(InvalidRequest, match="max_concurrency"):
         card.on(ScriptedCalls(answers)).run_batch(ITEMS, max_concurrency=0)
+    with pytest.raises(InvalidRequest, match="Item 1 has an argument"):
+        unsayable = [{"animal": "heron"}, {"animal": object()}]
+        card.on(ScriptedCalls(answers)).run_batch(unsayable, results=tmp_path / "new.jsonl")
