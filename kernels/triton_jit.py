@@ -18,8 +18,8 @@ def kernel(*changing: str) -> Callable[[Callable[..., Any]], Kernel]:
     """Compiles a function of pointers and numbers.
 
     Args:
-        changing: integers that differ from step to step. Others are compiled in where they are 1 or divisible by 16,
-            and a kernel that has to be compiled in the middle of a CUDA graph's capture fails.
+        changing: integers that differ from step to step. Others are compiled in where they are 1 or divisible by 16:
+            a step with numbers not met before would be compiled in its middle, even while a CUDA graph is captured.
     """
     made: Callable[[Callable[..., Any]], Kernel] = triton.jit(do_not_specialize=list(changing))
     return made

@@ -1,7 +1,5 @@
 """Triton kernel of gated activations."""
 
-from typing import Any
-
 import triton.language as tl
 
 from ..triton_jit import kernel
@@ -9,13 +7,13 @@ from ..triton_jit import kernel
 
 @kernel()
 def gated(
-    gate: Any,
-    up: Any,
-    out: Any,
-    size: Any,
-    gate_stride: Any,
-    up_stride: Any,
-    out_stride: Any,
+    gate: tl.tensor,
+    up: tl.tensor,
+    out: tl.tensor,
+    size: tl.tensor,
+    gate_stride: tl.tensor,
+    up_stride: tl.tensor,
+    out_stride: tl.tensor,
     KIND: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:

@@ -1,7 +1,5 @@
 """Triton kernel of gated residuals: a program takes one token."""
 
-from typing import Any
-
 import triton.language as tl
 
 from ..triton_jit import kernel
@@ -9,16 +7,16 @@ from ..triton_jit import kernel
 
 @kernel("tokens_per_row")
 def gated_residual(
-    x: Any,
-    update: Any,
-    out: Any,
-    gate: Any,
-    weight: Any,
-    rows: Any,
-    tokens_per_row: Any,
-    size: Any,
-    gate_stride: Any,
-    eps: Any,
+    x: tl.tensor,
+    update: tl.tensor,
+    out: tl.tensor,
+    gate: tl.tensor,
+    weight: tl.tensor,
+    rows: tl.tensor,
+    tokens_per_row: tl.tensor,
+    size: tl.tensor,
+    gate_stride: tl.tensor,
+    eps: tl.tensor,
     IS_NORMED: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:

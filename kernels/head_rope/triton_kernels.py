@@ -1,7 +1,5 @@
 """Triton kernel of the heads' norm and rotation: a program takes all heads of one token."""
 
-from typing import Any
-
 import triton.language as tl
 
 from ..triton_jit import kernel
@@ -9,18 +7,18 @@ from ..triton_jit import kernel
 
 @kernel("length")
 def norm_and_rotate(
-    x: Any,
-    rope: Any,
-    weight: Any,
-    length: Any,
-    num_heads: Any,
-    size: Any,
-    segment_stride: Any,
-    token_stride: Any,
-    head_stride: Any,
-    rope_segment_stride: Any,
-    rope_token_stride: Any,
-    eps: Any,
+    x: tl.tensor,
+    rope: tl.tensor,
+    weight: tl.tensor,
+    length: tl.tensor,
+    num_heads: tl.tensor,
+    size: tl.tensor,
+    segment_stride: tl.tensor,
+    token_stride: tl.tensor,
+    head_stride: tl.tensor,
+    rope_segment_stride: tl.tensor,
+    rope_token_stride: tl.tensor,
+    eps: tl.tensor,
     IS_JOINT: tl.constexpr,
     HEADS: tl.constexpr,
     PAIRS: tl.constexpr,

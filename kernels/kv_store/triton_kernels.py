@@ -1,7 +1,5 @@
 """Triton kernel of the store."""
 
-from typing import Any
-
 import triton.language as tl
 
 from ..triton_jit import kernel
@@ -9,18 +7,18 @@ from ..triton_jit import kernel
 
 @kernel()
 def store(
-    pages: Any,
-    kv: Any,
-    page_idx: Any,
-    offset: Any,
-    page_stride: Any,
-    part_stride: Any,
-    offset_stride: Any,
-    head_stride: Any,
-    kv_stride: Any,
-    kv_part_stride: Any,
-    kv_head_stride: Any,
-    num_heads: Any,
+    pages: tl.tensor,
+    kv: tl.tensor,
+    page_idx: tl.tensor,
+    offset: tl.tensor,
+    page_stride: tl.tensor,
+    part_stride: tl.tensor,
+    offset_stride: tl.tensor,
+    head_stride: tl.tensor,
+    kv_stride: tl.tensor,
+    kv_part_stride: tl.tensor,
+    kv_head_stride: tl.tensor,
+    num_heads: tl.tensor,
     SIZE: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:

@@ -1,7 +1,5 @@
 """Triton kernel of modulated norms: a program takes one token."""
 
-from typing import Any
-
 import triton.language as tl
 
 from ..triton_jit import kernel
@@ -9,18 +7,18 @@ from ..triton_jit import kernel
 
 @kernel("tokens_per_row")
 def modulated_norm(
-    x: Any,
-    out: Any,
-    weight: Any,
-    bias: Any,
-    scale: Any,
-    shift: Any,
-    rows: Any,
-    tokens_per_row: Any,
-    size: Any,
-    scale_stride: Any,
-    shift_stride: Any,
-    eps: Any,
+    x: tl.tensor,
+    out: tl.tensor,
+    weight: tl.tensor,
+    bias: tl.tensor,
+    scale: tl.tensor,
+    shift: tl.tensor,
+    rows: tl.tensor,
+    tokens_per_row: tl.tensor,
+    size: tl.tensor,
+    scale_stride: tl.tensor,
+    shift_stride: tl.tensor,
+    eps: tl.tensor,
     IS_CENTRED: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:

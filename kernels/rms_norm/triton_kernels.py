@@ -1,7 +1,5 @@
 """Triton kernel of RMS norm: one pass over tiles of a few whole rows."""
 
-from typing import Any
-
 import triton.language as tl
 
 from ..triton_jit import kernel
@@ -9,20 +7,20 @@ from ..triton_jit import kernel
 
 @kernel("num_rows")
 def rms_norm(
-    x: Any,
-    residual: Any,
-    out: Any,
-    weight: Any,
-    num_rows: Any,
-    group: Any,
-    size: Any,
-    x_stride: Any,
-    x_group_stride: Any,
-    residual_stride: Any,
-    out_stride: Any,
-    out_group_stride: Any,
-    weight_stride: Any,
-    eps: Any,
+    x: tl.tensor,
+    residual: tl.tensor,
+    out: tl.tensor,
+    weight: tl.tensor,
+    num_rows: tl.tensor,
+    group: tl.tensor,
+    size: tl.tensor,
+    x_stride: tl.tensor,
+    x_group_stride: tl.tensor,
+    residual_stride: tl.tensor,
+    out_stride: tl.tensor,
+    out_group_stride: tl.tensor,
+    weight_stride: tl.tensor,
+    eps: tl.tensor,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:

@@ -1,7 +1,5 @@
 """Triton kernel of rotary embedding, in the half-split pairing."""
 
-from typing import Any
-
 import triton.language as tl
 
 from ..triton_jit import kernel
@@ -9,13 +7,13 @@ from ..triton_jit import kernel
 
 @kernel()
 def rotate(
-    x: Any,
-    cos: Any,
-    sin: Any,
-    num_heads: Any,
-    num_pairs: Any,
-    x_stride: Any,
-    head_stride: Any,
+    x: tl.tensor,
+    cos: tl.tensor,
+    sin: tl.tensor,
+    num_heads: tl.tensor,
+    num_pairs: tl.tensor,
+    x_stride: tl.tensor,
+    head_stride: tl.tensor,
     HEADS: tl.constexpr,
     PAIRS: tl.constexpr,
 ) -> None:

@@ -35,3 +35,10 @@ def test_half_weights_are_as_exact_as_float32_ones() -> None:
     assert linear.is_half and not FbgemmLinear(torch.randn(4, 4)).is_half
     bound = x.shape[1] * 2.0**-24 * (x.double().abs() @ weight.double().abs().T)
     assert ((linear(x) - exact).abs() <= bound).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_products_on_cuda_are_those_of_torch(dtype: torch.dtype) -> None:
+    resolved = LINEAR.resolve(Target("cuda", dtype, (9, 0)))
+    assert resolved.name == "torch"
+    assert "not fbgemm: it is for float32 activations on CPUs; not onednn: it is for CPUs" in resolved.reason
