@@ -18,8 +18,14 @@ from hemiola.core.errors import CorruptWeights, HemiolaError, UnsupportedModel
 from .edge import PipelineFiles
 
 # Transformers' classes by name need no torch to be named; those of pipelines are a handful.
-_TRANSFORMERS = {"Qwen3Model", "Qwen3ForCausalLM", "UMT5EncoderModel", "T5EncoderModel"}
-_DIFFUSERS = {"AutoencoderKL", "AutoencoderKLWan", "WanTransformer3DModel", "ZImageTransformer2DModel"}
+_TRANSFORMERS = {"Qwen3Model", "Qwen3ForCausalLM", "UMT5EncoderModel", "T5EncoderModel", "CLIPTextModel"}
+_DIFFUSERS = {
+    "AutoencoderKL",
+    "AutoencoderKLWan",
+    "FluxTransformer2DModel",
+    "WanTransformer3DModel",
+    "ZImageTransformer2DModel",
+}
 _DUMMY_SEED = 0
 
 

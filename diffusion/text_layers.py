@@ -14,6 +14,8 @@ from hemiola.core.step import Work
 
 from .places import uploaded
 
+_UNKNOWN_END = 2
+
 
 class TextLayers(Protocol):
     """`embed`, then every layer in turn, then `finish`: [1, num_tokens, hidden_size] throughout."""
@@ -60,11 +62,12 @@ class DecoderLayers:
 
 
 class T5Layers:
-    """The encoder of T5 and its kin (UMT5), with the final norm."""
+    """T5's encoder, whose first layer has the position bias of all, or UMT5's, with one in each; and the final norm."""
 
     def __init__(self, model: nn.Module) -> None:
         stack: Any = model.encoder
         self._stack = stack
+        self._owner = stack.block[0].layer[0].SelfAttention
         self.hidden_size: int = stack.config.d_model
         self.num_layers = len(stack.block)
         self.dtype = stack.embed_tokens.weight.dtype
@@ -74,10 +77,43 @@ class T5Layers:
         return embedding(uploaded(token_ids, embedding.weight.device))  # type: ignore[no-any-return]
 
     def layer(self, index: int, hidden_NLH: Tensor) -> Tensor:
-        return _first(self._stack.block[index](hidden_NLH))
+        block, length = self._stack.block[index], hidden_NLH.shape[1]
+        if block.layer[0].SelfAttention.has_relative_attention_bias:
+            return _first(block(hidden_NLH))
+        return _first(block(hidden_NLH, position_bias=self._owner.compute_bias(length, length)))
 
     def finish(self, hidden_NLH: Tensor) -> Tensor:
         return self._stack.final_layer_norm(hidden_NLH)  # type: ignore[no-any-return]
+
+
+class ClipLayers:
+    """CLIP's text model, with the final norm. Causal, so that what stands behind the pooled token is never needed."""
+
+    def __init__(self, model: nn.Module) -> None:
+        inner: Any = getattr(model, "text_model", model)
+        self._model = inner
+        self.hidden_size: int = inner.config.hidden_size
+        self.num_layers = len(inner.encoder.layers)
+        self.dtype = inner.embeddings.token_embedding.weight.dtype
+        self._end_id: int = inner.eos_token_id
+
+    def read(self, token_ids: Sequence[int]) -> Sequence[int]:
+        """The ids up to the one that is pooled: the first end token or, with a config from before transformers knew
+        its id, the first of the highest ids."""
+        end = max(token_ids) if self._end_id == _UNKNOWN_END else self._end_id
+        return token_ids[: token_ids.index(end) + 1] if end in token_ids else token_ids[:1]
+
+    def embed(self, token_ids: Sequence[int]) -> Tensor:
+        embeddings = self._model.embeddings
+        return embeddings(uploaded(token_ids, embeddings.token_embedding.weight.device))  # type: ignore[no-any-return]
+
+    def layer(self, index: int, hidden_NLH: Tensor) -> Tensor:
+        length = hidden_NLH.shape[1]
+        mask = hidden_NLH.new_full((1, 1, length, length), float("-inf")).triu(1)
+        return _first(self._model.encoder.layers[index](hidden_NLH, attention_mask=mask))
+
+    def finish(self, hidden_NLH: Tensor) -> Tensor:
+        return self._model.final_layer_norm(hidden_NLH)  # type: ignore[no-any-return]
 
 
 def _first(output: Any) -> Tensor:

@@ -7,6 +7,7 @@ import functools
 import json
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,27 @@ from diffusers import (
     AutoencoderKL,
     AutoencoderKLWan,
     FlowMatchEulerDiscreteScheduler,
+    FluxPipeline,
+    FluxTransformer2DModel,
     UniPCMultistepScheduler,
     WanPipeline,
     WanTransformer3DModel,
     ZImagePipeline,
     ZImageTransformer2DModel,
 )
-from transformers import Qwen2Tokenizer, Qwen3Config, Qwen3Model, T5Tokenizer, UMT5Config, UMT5EncoderModel
+from transformers import (
+    CLIPTextConfig,
+    CLIPTextModel,
+    CLIPTokenizer,
+    Qwen2Tokenizer,
+    Qwen3Config,
+    Qwen3Model,
+    T5Config,
+    T5EncoderModel,
+    T5Tokenizer,
+    UMT5Config,
+    UMT5EncoderModel,
+)
 
 CHAT_TEMPLATE = (
     "{%- for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{%- endfor %}"
@@ -36,6 +51,15 @@ def byte_alphabet() -> list[str]:
     kept = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = [chr(256 + i) for i in range(256 - len(kept))]
     return [chr(c) for c in kept] + others
+
+
+def tiny_clip_tokenizer(max_len: int) -> Any:
+    """Byte by byte, but for two pairs; the end token has the highest id, as CLIP's has."""
+    letters = byte_alphabet()
+    merges = [("e", "d</w>"), ("f", "o")]
+    tokens = [*letters, *(f"{letter}</w>" for letter in letters), *("".join(pair) for pair in merges)]
+    vocab = {token: i for i, token in enumerate([*tokens, "<|startoftext|>", "<|endoftext|>"])}
+    return CLIPTokenizer(vocab=vocab, merges=merges, model_max_length=max_len)
 
 
 def tiny_qwen_tokenizer() -> Any:
@@ -117,11 +141,56 @@ def tiny_wan(seed: int = 0, **transformer: Any) -> WanPipeline:
     )
 
 
+def tiny_flux(seed: int = 0, **transformer: Any) -> FluxPipeline:
+    torch.manual_seed(seed)
+    config: dict[str, Any] = {
+        "in_channels": 16, "num_layers": 2, "num_single_layers": 3, "attention_head_dim": 12, "num_attention_heads": 2,
+        "joint_attention_dim": 24, "pooled_projection_dim": 16, "guidance_embeds": True, "axes_dims_rope": (4, 4, 4),
+    }  # fmt: skip
+    vae = AutoencoderKL(
+        block_out_channels=(8, 16, 16), layers_per_block=1, latent_channels=4, norm_num_groups=4, sample_size=32,
+        down_block_types=("DownEncoderBlock2D",) * 3, up_block_types=("UpDecoderBlock2D",) * 3,
+        mid_block_add_attention=True, use_quant_conv=False, use_post_quant_conv=False, force_upcast=True,
+        scaling_factor=0.4, shift_factor=0.2,
+    )  # fmt: skip
+    tokenizer = tiny_clip_tokenizer(max_len=16)
+    clip = CLIPTextModel(CLIPTextConfig(
+        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
+        max_position_embeddings=16, hidden_act="quick_gelu", projection_dim=16, eos_token_id=2,
+    ))  # fmt: skip
+    t5 = T5EncoderModel(T5Config(
+        vocab_size=48, d_model=24, d_kv=8, d_ff=32, num_layers=3, num_heads=3, feed_forward_proj="gated-gelu",
+        dropout_rate=0.0,
+    ))  # fmt: skip
+    is_dev = transformer.get("guidance_embeds", True)
+    return FluxPipeline(
+        scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0 if is_dev else 1.0, use_dynamic_shifting=is_dev),
+        vae=randomise(vae, seed + 1),
+        text_encoder=randomise(clip, seed + 2),
+        tokenizer=tokenizer,
+        text_encoder_2=randomise(t5, seed + 3),
+        tokenizer_2=tiny_t5_tokenizer(),
+        transformer=randomise(FluxTransformer2DModel(**{**config, **transformer}), seed + 4),
+    )
+
+
+FAMILIES = ("zimage", "wan", "flux")
+"""Of `tiny_pipeline_dir`, one for each family: what tests of all families go through."""
+
+
 @functools.cache
 def tiny_pipeline_dir(name: str) -> Path:
-    """A folder with the tiny pipeline `zimage` or `wan`, made once a test run."""
+    """A folder with a tiny pipeline, made once a test run: one of `FAMILIES`, or `schnell`, FLUX.1 without guidance."""
     folder = Path(tempfile.mkdtemp(prefix=f"hemiola-tiny-{name}-"))
-    {"zimage": tiny_zimage, "wan": tiny_wan}[name]().save_pretrained(folder)
+    make: dict[str, Callable[[], Any]] = {
+        "zimage": tiny_zimage,
+        "wan": tiny_wan,
+        "flux": tiny_flux,
+        "schnell": lambda: tiny_flux(guidance_embeds=False),
+    }
+    make[name]().save_pretrained(folder)
+    if name in ("flux", "schnell"):
+        (folder / "hemiola.json").write_text(json.dumps({"defaults": {"max_sequence_length": 24}}))
     return folder
 
 

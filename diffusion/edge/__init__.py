@@ -5,8 +5,9 @@ from pathlib import Path
 
 from hemiola.core.errors import UnsupportedModel
 
-from .base import Defaults, Edge, Limits, PromptIds
+from .base import Defaults, Edge, Encoder, Limits, PromptIds
 from .files import PipelineFiles, SharedEncoder, read_pipeline
+from .flux import FluxEdge
 from .prompt_tokenizer import PromptTokenizer
 from .wan import WanEdge
 from .zimage import ZImageEdge
@@ -15,6 +16,7 @@ __all__ = [
     "EDGES",
     "Defaults",
     "Edge",
+    "Encoder",
     "Limits",
     "PipelineFiles",
     "PromptIds",
@@ -26,6 +28,7 @@ __all__ = [
 ]
 
 EDGES: dict[str, Callable[[PipelineFiles], Edge]] = {
+    "FluxPipeline": FluxEdge,
     "WanPipeline": WanEdge,
     "ZImagePipeline": ZImageEdge,
 }
@@ -53,6 +56,9 @@ def load_tokenizers(edge: Edge, shared: str | Path | None = None) -> Mapping[str
         edge: of the pipeline.
         shared: folder of the language model that is its text encoder, where hemiola.json says so.
     """
-    own = edge.files.folder / "tokenizer"
-    folder = Path(shared) if shared is not None and not own.is_dir() else edge.files.component("tokenizer")
-    return {edge.encoder: PromptTokenizer(folder)}
+    tokenizers = {}
+    for encoder in edge.encoders:
+        own = edge.files.folder / encoder.tokenizer
+        folder = Path(shared) if shared is not None and not own.is_dir() else edge.files.component(encoder.tokenizer)
+        tokenizers[encoder.name] = PromptTokenizer(folder)
+    return tokenizers

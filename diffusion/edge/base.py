@@ -55,6 +55,15 @@ class PromptIds:
     negative_token_ids: Ids
 
 
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """A text encoder: what its ids are called in requests, and the folders of its weights and of its tokenizer."""
+
+    name: str
+    component: str
+    tokenizer: str
+
+
 class TextTokenizer(Protocol):
     """What an edge needs of a tokenizer; `PromptTokenizer` is one."""
 
@@ -64,19 +73,27 @@ class TextTokenizer(Protocol):
 
 
 class Edge(ABC):
-    """Base of the families' edges. Subclasses set the class fields and pass defaults and limits."""
+    """Base of the families' edges. Subclasses set the class fields and pass defaults and limits.
+
+    A pipeline whose hemiola.json shares a text encoder has only that one.
+    """
 
     kind: Literal["image", "video"]
-    encoder = "text_encoder"
+    encoders: tuple[Encoder, ...] = (Encoder("text_encoder", "text_encoder", "tokenizer"),)
 
     def __init__(self, files: PipelineFiles, defaults: Defaults, limits: Limits) -> None:
         self.files = files
         self.limits = limits
         self.defaults = _overridden(defaults, files)
         # A shared encoder judges its own prompts.
-        self._vocab_size: int | None = None
+        self._vocab_sizes: dict[str, int] = {}
         if files.shared_encoder is None:
-            self._vocab_size = files.config(self.encoder)["vocab_size"]
+            self._vocab_sizes = {each.name: files.config(each.component)["vocab_size"] for each in self.encoders}
+
+    @property
+    def encoder(self) -> str:
+        """The name of the first text encoder, which most families have alone."""
+        return self.encoders[0].name
 
     def restrict(self, max_pixels: int, max_frames: int) -> None:
         """Narrows what may be asked to what memory was laid out for."""
@@ -84,15 +101,16 @@ class Edge(ABC):
         self.limits = replace(self.limits, max_pixels=max_pixels, max_frames=frames)
 
     def tokenize(self, prompt: str, negative: str, tokenizers: Mapping[str, TextTokenizer]) -> PromptIds:
-        """Exactly the ids that diffusers' pipeline feeds to its text encoder."""
-        tokenizer = tokenizers[self.encoder]
-        return PromptIds(
-            {self.encoder: self.prompt_ids(prompt, tokenizer)}, {self.encoder: self.prompt_ids(negative, tokenizer)}
+        """Exactly the ids that diffusers' pipeline feeds to its text encoders."""
+        names = [each.name for each in self.encoders]
+        positive, negative_ids = (
+            {name: self.prompt_ids(text, tokenizers[name], name) for name in names} for text in (prompt, negative)
         )
+        return PromptIds(positive, negative_ids)
 
     @abstractmethod
-    def prompt_ids(self, text: str, tokenizer: TextTokenizer) -> tuple[int, ...]:
-        """Exactly the ids that diffusers' pipeline feeds to its text encoder for this text."""
+    def prompt_ids(self, text: str, tokenizer: TextTokenizer, encoder: str) -> tuple[int, ...]:
+        """Exactly the ids that diffusers' pipeline feeds to that text encoder for this text."""
 
     @abstractmethod
     def is_guided(self, guidance_scale: float) -> bool:
@@ -117,16 +135,20 @@ class Edge(ABC):
         return None
 
     @abstractmethod
-    def check_prompt_ids(self, param: str, ids: tuple[int, ...]) -> None:
-        """Raises InvalidRequest unless the model has positions for so many tokens."""
+    def check_prompt_ids(self, param: str, ids: tuple[int, ...], encoder: str) -> None:
+        """Raises InvalidRequest unless that text encoder takes so many tokens."""
 
     def _check_prompt(self, param: str, ids: Ids) -> None:
-        if not ids.get(self.encoder):
-            raise InvalidRequest(param, f"Invalid '{param}': no tokens for '{self.encoder}'. At least one is needed.")
-        token_ids = ids[self.encoder]
-        if self._vocab_size is not None and not 0 <= min(token_ids) <= max(token_ids) < self._vocab_size:
-            raise InvalidRequest(param, f"Invalid '{param}'. Allowed: token ids from 0 to {self._vocab_size - 1}.")
-        self.check_prompt_ids(param, token_ids)
+        for encoder in self.encoders:
+            self._check_ids(param, ids.get(encoder.name, ()), encoder.name)
+
+    def _check_ids(self, param: str, ids: tuple[int, ...], encoder: str) -> None:
+        if not ids:
+            raise InvalidRequest(param, f"Invalid '{param}': no tokens for '{encoder}'. At least one is needed.")
+        size = self._vocab_sizes.get(encoder)
+        if size is not None and not 0 <= min(ids) <= max(ids) < size:
+            raise InvalidRequest(param, f"Invalid '{param}'. Allowed for '{encoder}': token ids from 0 to {size - 1}.")
+        self.check_prompt_ids(param, ids, encoder)
 
     def _check_size(self, param: str, value: int, largest: int) -> None:
         multiple = self.limits.multiple

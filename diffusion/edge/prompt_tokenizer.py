@@ -1,4 +1,6 @@
-"""Prompts to token ids, by a folder's tokenizer.json and chat template alone. No torch, no transformers."""
+"""Prompts to token ids, by a folder's tokenizer.json (CLIP's: or vocab.json and merges.txt) and chat template alone.
+No torch, no transformers.
+"""
 
 import json
 import threading
@@ -13,6 +15,7 @@ from tokenizers import Tokenizer
 
 from hemiola.core.errors import CorruptWeights, ModelNotFound
 
+from .clip_tokenizer import clip_tokenizer, is_clip
 from .files import read_json
 
 
@@ -21,13 +24,7 @@ class PromptTokenizer:
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
-        path = self._folder / "tokenizer.json"
-        if not path.is_file():
-            raise ModelNotFound(f"No tokenizer in {self._folder}: looked for {path}.")
-        try:
-            self._tokenizer = Tokenizer.from_file(str(path))
-        except Exception as error:  # the library raises nothing narrower
-            raise CorruptWeights(f"{path} is no tokenizer: {error}") from error
+        self._tokenizer = _read(self._folder)
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         self._num_special = self._tokenizer.num_special_tokens_to_add(False)
@@ -71,6 +68,17 @@ class PromptTokenizer:
         if not isinstance(source, str):
             raise ModelNotFound(f"No chat template in {self._folder}: looked for {path} and in tokenizer_config.json.")
         return _environment().from_string(source)
+
+
+def _read(folder: Path) -> Tokenizer:
+    path = folder / "tokenizer.json"
+    is_old = is_clip(folder)
+    if not is_old and not path.is_file():
+        raise ModelNotFound(f"No tokenizer in {folder}: looked for {path}.")
+    try:
+        return clip_tokenizer(folder) if is_old else Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises nothing narrower
+        raise CorruptWeights(f"{folder if is_old else path} is no tokenizer: {error}") from error
 
 
 def _environment() -> ImmutableSandboxedEnvironment:

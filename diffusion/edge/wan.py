@@ -48,7 +48,7 @@ class WanEdge(Edge):
         )  # fmt: skip
         super().__init__(files, defaults, limits)
 
-    def prompt_ids(self, text: str, tokenizer: TextTokenizer) -> tuple[int, ...]:
+    def prompt_ids(self, text: str, tokenizer: TextTokenizer, encoder: str) -> tuple[int, ...]:
         length = self.defaults.max_sequence_length
         ids = tokenizer.encode(clean_prompt(text), length)
         return ids + (PAD_ID,) * (length - len(ids))
@@ -56,7 +56,7 @@ class WanEdge(Edge):
     def is_guided(self, guidance_scale: float) -> bool:
         return guidance_scale > 1
 
-    def check_prompt_ids(self, param: str, ids: tuple[int, ...]) -> None:
+    def check_prompt_ids(self, param: str, ids: tuple[int, ...], encoder: str) -> None:
         if len(ids) > _MAX_TOKENS:
             raise ContextTooLong(param, f"Invalid '{param}': {len(ids)} tokens. Allowed: {_MAX_TOKENS} at most.")
 

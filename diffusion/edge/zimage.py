@@ -28,7 +28,7 @@ class ZImageEdge(Edge):
         )  # fmt: skip
         super().__init__(files, defaults, Limits(multiple, columns * multiple, rows * multiple))
 
-    def prompt_ids(self, text: str, tokenizer: TextTokenizer) -> tuple[int, ...]:
+    def prompt_ids(self, text: str, tokenizer: TextTokenizer, encoder: str) -> tuple[int, ...]:
         messages = [{"role": "user", "content": text}]
         rendered = tokenizer.render_chat(messages, enable_thinking=True)
         return tokenizer.encode(rendered, self.defaults.max_sequence_length)
@@ -36,6 +36,6 @@ class ZImageEdge(Edge):
     def is_guided(self, guidance_scale: float) -> bool:
         return guidance_scale > 0
 
-    def check_prompt_ids(self, param: str, ids: tuple[int, ...]) -> None:
+    def check_prompt_ids(self, param: str, ids: tuple[int, ...], encoder: str) -> None:
         if len(ids) > self._max_caption:
             raise ContextTooLong(param, f"Invalid '{param}': {len(ids)} tokens. Allowed: {self._max_caption} at most.")

@@ -11,12 +11,14 @@ from hemiola.core.errors import UnsupportedModel
 from ..components import Components
 from ..edge import Edge, open_edge
 from .base import Family
+from .flux import Flux
 from .wan import Wan
 from .zimage import ZImage
 
 __all__ = ["FAMILIES", "Family", "load_family"]
 
 FAMILIES: dict[str, Callable[[Edge, Components], Family]] = {
+    "FluxPipeline": Flux,
     "WanPipeline": Wan,
     "ZImagePipeline": ZImage,
 }

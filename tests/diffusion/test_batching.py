@@ -10,13 +10,14 @@ from hemiola.core.request import MediaRequest
 from hemiola.core.step import Blocks, Work
 from hemiola.diffusion.runner import MAX_ROWS
 from hemiola.tests.diffusion.driver import Driver, assert_close, media_request, one_block, solo, tiny_family
+from hemiola.tests.tiny_diffusion import FAMILIES
 
 BATCHED = 1e-5
 
 
 def mixed_requests(name: str) -> list[MediaRequest]:
     family = tiny_family(name)
-    sizes = [(48, 32), (24, 40), (48, 32), (64, 64)] if name == "zimage" else [(48, 32)] * 4
+    sizes = [(48, 32), (24, 40), (48, 32), (64, 64)] if name != "wan" else [(48, 32)] * 4
     prompts = ["a red fox", "ball", "the quick brown fox jumps over the lazy dog again", "a red fox"]
     return [
         media_request(
@@ -27,7 +28,7 @@ def mixed_requests(name: str) -> list[MediaRequest]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["zimage", "wan"])
+@pytest.mark.parametrize("name", FAMILIES)
 def test_mixed_sizes_steps_and_guidance_in_one_batch_equal_solo_runs(name: str) -> None:
     family = tiny_family(name)
     requests = mixed_requests(name)
@@ -43,7 +44,7 @@ def test_mixed_sizes_steps_and_guidance_in_one_batch_equal_solo_runs(name: str) 
     driver.assert_nothing_is_held()
 
 
-@pytest.mark.parametrize("name", ["zimage", "wan"])
+@pytest.mark.parametrize("name", FAMILIES)
 def test_equal_batches_give_equal_bits(name: str) -> None:
     family = tiny_family(name)
     results = []
@@ -55,7 +56,7 @@ def test_equal_batches_give_equal_bits(name: str) -> None:
     assert all(np.array_equal(a, b) for a, b in zip(*results, strict=True))
 
 
-@pytest.mark.parametrize("name", ["zimage", "wan"])
+@pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("seed", range(3))
 def test_random_cuts_give_the_bits_of_uncut_steps(name: str, seed: int) -> None:
     family = tiny_family(name)
@@ -70,7 +71,7 @@ def test_random_cuts_give_the_bits_of_uncut_steps(name: str, seed: int) -> None:
     assert all(np.array_equal(a, b) for a, b in zip(*frames, strict=True))
 
 
-@pytest.mark.parametrize("name", ["zimage", "wan"])
+@pytest.mark.parametrize("name", FAMILIES)
 def test_two_requests_that_alternate_blocks_equal_solo_runs_bit_for_bit(name: str) -> None:
     """Each has its own open batch: nothing of a request lies on a module."""
     family = tiny_family(name)
@@ -110,7 +111,7 @@ def test_a_batch_has_a_bounded_number_of_rows() -> None:
     assert len(batch.states) == MAX_ROWS
 
 
-@pytest.mark.parametrize("name", ["zimage", "wan"])
+@pytest.mark.parametrize("name", FAMILIES)
 def test_work_of_a_batch_is_the_sum_over_rows_and_counts_blocks_once(name: str) -> None:
     family = tiny_family(name)
     driver = Driver(family)
@@ -126,7 +127,7 @@ def test_work_of_a_batch_is_the_sum_over_rows_and_counts_blocks_once(name: str) 
     driver.launch(batch)
 
 
-@pytest.mark.parametrize("name", ["zimage", "wan"])
+@pytest.mark.parametrize("name", FAMILIES)
 def test_decode_work_counts_convolutions_by_size(name: str) -> None:
     family = tiny_family(name)
     small, large = (

@@ -51,6 +51,55 @@ def test_wan_ids_are_those_of_diffusers_cleaning_and_the_tokenizer_of_transforme
     assert list(ids) == batch["input_ids"][0]
 
 
+@pytest.mark.parametrize("prompt", [*PROMPTS, "Fed FO \u00c9 it's 12 o'clock!"])
+@pytest.mark.parametrize("has_json", [True, False])
+def test_flux_ids_are_those_of_both_tokenizers_of_transformers(tmp_path: Path, prompt: str, has_json: bool) -> None:
+    """FLUX.1's own CLIP tokenizer ships as vocab.json and merges.txt."""
+    folder = tmp_path / "flux"
+    shutil.copytree(tiny_pipeline_dir("flux"), folder)
+    clip = AutoTokenizer.from_pretrained(folder / "tokenizer")
+    if not has_json:
+        model = json.loads((folder / "tokenizer" / "tokenizer.json").read_text())["model"]
+        (folder / "tokenizer" / "tokenizer.json").unlink()
+        (folder / "tokenizer" / "vocab.json").write_text(json.dumps(model["vocab"]))
+        merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
+        (folder / "tokenizer" / "merges.txt").write_text("\n".join(["#version: 0.2", *merges]))
+    edge = open_edge(folder)
+    ids = edge.tokenize(prompt, "", load_tokenizers(edge)).token_ids
+    t5 = AutoTokenizer.from_pretrained(folder / "tokenizer_2")
+    for name, theirs, length in (("clip", clip, 16), ("t5", t5, edge.defaults.max_sequence_length)):
+        assert (
+            list(ids[name]) == theirs([prompt], padding="max_length", max_length=length, truncation=True).input_ids[0]
+        )
+
+
+def test_flux_needs_the_ids_of_both_encoders_and_cannot_share_one(tmp_path: Path) -> None:
+    family = tiny_family("flux")
+    request = media_request(family)
+    fields = {name: getattr(request, name) for name in request.__struct_fields__}
+    for encoder, wrong, named in (
+        ("t5", (), "'t5'"),
+        ("clip", (1, 2), "Allowed: 16"),
+        ("clip", (9999,) * 16, "'clip': token ids"),
+        ("t5", (1,) * 513, "512"),
+    ):
+        changed = type(request)(**{**fields, "token_ids": {**request.token_ids, encoder: wrong}})
+        error = family.edge.validate(changed)
+        assert error is not None and error.param == "token_ids" and named in error.message
+    shutil.copytree(tiny_pipeline_dir("flux"), tmp_path / "flux")
+    (tmp_path / "flux" / "hemiola.json").write_text(json.dumps({"text_encoder": {"shares": "../chat"}}))
+    with pytest.raises(UnsupportedModel, match="text_encoder"):
+        open_edge(tmp_path / "flux")
+
+
+def test_flux_has_the_defaults_of_its_two_models(tmp_path: Path) -> None:
+    for name, expected in (("flux", (512, 28, 3.5, 512)), ("schnell", (512, 4, 0.0, 256))):
+        shutil.copytree(tiny_pipeline_dir(name), tmp_path / name)
+        (tmp_path / name / "hemiola.json").unlink()
+        made = open_edge(tmp_path / name).defaults
+        assert (made.width, made.num_inference_steps, made.guidance_scale, made.max_sequence_length) == expected
+
+
 def test_the_edge_and_media_load_without_torch_or_transformers() -> None:
     code = (
         "import sys; import hemiola.diffusion.edge as e, hemiola.diffusion.media;"
@@ -88,7 +137,7 @@ def test_a_folder_without_a_pipeline_says_what_was_looked_for(tmp_path: Path) ->
 
 def test_an_unknown_pipeline_lists_those_that_are_supported(copy: Path) -> None:
     (copy / "model_index.json").write_text(json.dumps({"_class_name": "FooPipeline"}))
-    with pytest.raises(UnsupportedModel, match=r"FooPipeline.*WanPipeline, ZImagePipeline"):
+    with pytest.raises(UnsupportedModel, match=r"FooPipeline.*FluxPipeline, WanPipeline, ZImagePipeline"):
         open_edge(copy)
 
 

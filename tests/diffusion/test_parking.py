@@ -5,11 +5,10 @@ import pytest
 
 from hemiola.core.step import Shortfall
 from hemiola.tests.diffusion.driver import Driver, media_request, one_block, solo, tiny_family
+from hemiola.tests.tiny_diffusion import FAMILIES
 
-NAMES = ["zimage", "wan"]
 
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_parking_between_any_two_steps_changes_no_bit(name: str) -> None:
     family = tiny_family(name)
     request = media_request(family)
