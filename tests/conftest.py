@@ -32,10 +32,12 @@ ROOT = Path(__file__).parents[1]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything under tests/gpu needs a GPU, said or not."""
+    """Everything under tests/gpu needs a GPU, said or not, and is skipped where there is none."""
     for item in items:
         if (ROOT / "tests" / "gpu") in item.path.parents:
             item.add_marker(pytest.mark.gpu)
+            if not importlib.import_module("torch").cuda.is_available():
+                item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
 
 
 @pytest.fixture(scope="session")
