@@ -29,7 +29,8 @@ STYLE = """
 .hemiola .fork{border:1px solid var(--line);border-radius:10px;padding:.8em;background:var(--soft);min-width:0}
 .hemiola .fork figure{background:#fff}.hemiola .fork figure.error{background:#fdf1f1}
 .hemiola td{padding:.1em .6em .1em 0}.hemiola meter{width:7em}.hemiola .drawing{overflow-x:auto;margin-top:.6em}
-.hemiola summary{cursor:pointer;color:#66727f}.hemiola section.item{border-top:1px solid var(--line);padding-top:.6em}
+.hemiola details{margin-top:1em}.hemiola summary{cursor:pointer;color:#66727f}
+.hemiola section.item{border-top:1px solid var(--line);padding-top:.6em}
 """
 
 
@@ -53,12 +54,22 @@ def branch_html(record: BranchRecord) -> str:
     said = "".join(map(_turn, record.said))
     if not record.said and record.text:
         said = f"<p>{escape(record.text)}</p>"
-    shown = values_html(record.values, record.scores, said=record.text or "")
+    shown = values_html(_own(record), record.scores, said=record.text or "")
     forks = "".join(
         f'<div class="fork"><div class="who">{escape(fork.branch)}</div>{branch_html(fork)}</div>'
         for fork in record.forks
     )
     return f"{said}{shown}" + (f'<div class="forks">{forks}</div>' if forks else "")
+
+
+def _own(record: BranchRecord) -> dict[str, Any]:
+    """Without lists that were gathered from the forks, where one sees what is in them."""
+    below = {id(value) for fork in record.forks for value in fork.values.values()}
+
+    def is_gathered(value: Any) -> bool:
+        return isinstance(value, list) and bool(value) and all(id(each) in below for each in value)
+
+    return {name: value for name, value in record.values.items() if not is_gathered(value)}
 
 
 def values_html(values: Mapping[str, Any], scores: Mapping[str, Scores], said: str = "") -> str:
@@ -91,15 +102,15 @@ def _figure(name: str, value: Any, scores: Scores | None) -> str:
 
 
 def _scores(scores: Scores, chosen: str) -> str:
-    """Every choice with its log probability per token."""
+    """Every choice with its log probability per token, and how likely that is beside the best."""
     best = max(score.mean for score in scores)
     rows = [
         f"<tr><td>{'&#10003;' if score.choice == chosen else ''}</td><td>{escape(score.choice)}</td>"
         f'<td><meter min="0" max="1" value="{exp(score.mean - best):.3f}"></meter></td>'
-        f'<td class="faint">{score.mean:.2f} per token</td></tr>'
+        f'<td class="faint">{score.mean:.2f}</td></tr>'
         for score in scores
     ]
-    return f"<table>{''.join(rows)}</table>"
+    return f'<table title="log probability per token">{"".join(rows)}</table>'
 
 
 def _turn(message: Mapping[str, Any]) -> str:

@@ -62,12 +62,14 @@ class Trace:
         return sum(node.prompt_tokens - node.cached_tokens for node in self.nodes)
 
     def draw(self, path: str | Path | None = None) -> str:
-        """The graph as SVG: columns by depth, colour by time, a bar for the cached part of the prompt.
+        """The graph as SVG: columns by depth; once it ran, colour by time, a bar for the cached part of the prompt.
 
         Args:
             path: written there as well.
         """
-        svg = draw([_box(node, max((each.seconds for each in self.nodes), default=0.0)) for node in self.nodes])
+        longest_s = max((each.seconds for each in self.nodes), default=0.0)
+        meanings = {"heat": "0 to " + _words(longest_s), "share": "part of the prompt that was cached"}
+        svg = draw([_box(node, longest_s) for node in self.nodes], **(meanings if longest_s else {}))
         if path is not None:
             Path(path).write_text(svg, encoding="utf-8")
         return svg
@@ -104,14 +106,20 @@ def _record(node: Node, started_s: float) -> NodeRecord:
     )
 
 
+def _words(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1e3:.0f} ms"
+
+
 def _box(node: NodeRecord, longest_s: float) -> Box:
     title = f"{node.name} [{node.branch}]" if node.branch else node.name
     if node.error is not None:
-        detail = "failed"
-    elif node.kind == "image" or node.kind == "video":
-        detail = f"{node.kind} {node.seconds * 1e3:.0f} ms"
+        detail = f"{node.kind}, failed"
+    elif node.ended_s is None:
+        detail = node.kind
+    elif node.prompt_tokens and node.kind in ("gen", "select"):
+        detail = f"{node.kind}, {_words(node.seconds)}, {node.cached_tokens} of {node.prompt_tokens} cached"
     else:
-        detail = f"{node.seconds * 1e3:.0f} ms, {node.cached_tokens}/{node.prompt_tokens} cached"
+        detail = f"{node.kind}, {_words(node.seconds)}"
     return Box(
         title=title,
         detail=detail,
