@@ -1,5 +1,6 @@
 """The engine in this process: `Engine("demo")`, then the methods of `Calls`: chat, complete, image, video."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,12 +9,17 @@ from typing import Any
 from hemiola.core.config import EngineConfig
 from hemiola.core.events import Event
 from hemiola.core.tracing import StepRecord, StepTrace
+from hemiola.core.warm_up import WarmUp
 from hemiola.scheduler.scheduler import Scheduler
 
 from . import compose
 from .calls import Calls
 from .front import open_fronts
 from .loop import EngineLoop
+from .prefixes import forget_first_requests
+from .warm_up import FirstRequests, line_of
+
+log = logging.getLogger(__name__)
 
 
 class Engine(Calls):
@@ -22,10 +28,15 @@ class Engine(Calls):
     Args:
         models: `"demo"`, Hugging Face ids, local folders, `name=path`; language and diffusion, told from their files.
         config: everything else; `options` are its fields by name.
+        on_line: told how the start goes, line by line; without it, that goes to the log.
 
     Fields:
         loads: what was loaded.
         trace: the steps that ran.
+        composition: the scheduler and what it runs on; to be looked at, and only while nothing runs.
+        num_built: how many things were built before the first request: kernels, graphs, shares of the SMs.
+
+    On a GPU, what requests can reach is built first and small ones are run, before any of the user's.
 
     Raises:
         HemiolaError: a model is not found, not supported, corrupt, or does not fit.
@@ -33,16 +44,26 @@ class Engine(Calls):
     Use it as a context manager, or `close()` it.
     """
 
-    def __init__(self, *models: str | Path, config: EngineConfig | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        *models: str | Path,
+        config: EngineConfig | None = None,
+        on_line: Callable[[str], None] = log.info,
+        **options: Any,
+    ) -> None:
         self.loads = compose.plan(models or ("demo",), replace(config or EngineConfig(), **options))
         self.trace = StepTrace()
-        self._composition: compose.Composition | None = None
+        self.num_built = 0
+        self._on_line = on_line
+        self._first: FirstRequests | None = None
         self._loop = EngineLoop(self._build, self._deliver, on_idle=self._check, num_threads=self.loads.config.threads)
         super().__init__(open_fronts(self.loads.served, self.loads.shared, self.loads.config), self._loop)
         try:
             self._loop.start()
+            if self.loads.config.is_gpu:
+                self._run_first_requests()
         except BaseException:
-            super().close()
+            self.close()
             raise
 
     def __enter__(self) -> "Engine":
@@ -61,10 +82,27 @@ class Engine(Calls):
         return list(self.trace.since(since_s))
 
     def _build(self, emit: Callable[[Event], None]) -> Scheduler:
-        self._composition = compose.build(self.loads, emit, self.trace, self._loop.is_called)
-        return self._composition.scheduler
+        self.composition = compose.build(self.loads, emit, self.trace, self._loop.is_called)
+
+        def tell(warm_up: WarmUp) -> None:
+            self._on_line(line_of(warm_up))
+
+        self.num_built = self.composition.warm(tell)
+        return self.composition.scheduler
+
+    def _run_first_requests(self) -> None:
+        self._on_line("Warming up")
+        self._first = FirstRequests(self._loop, self.fronts, lambda: forget_first_requests(self.composition))
+        self._first.run()
+        self._first = None
+
+    def _deliver(self, event: Event) -> None:
+        first = self._first
+        if first is not None:
+            first.deliver(event)
+        else:
+            super()._deliver(event)
 
     def _check(self) -> None:
         """When idle: asserts that every byte has one owner."""
-        if self._composition is not None:
-            self._composition.check()
+        self.composition.check()

@@ -1,20 +1,76 @@
 """The first requests of an engine, before any user's: small ones that reach every kernel the served models use.
 
-Compiled kernels, allocator pools and the cost model's first guesses must not be paid for by somebody who waits.
+Compiled kernels, allocator pools and the cost model's first guesses must not be paid for by somebody who waits. What
+can be built without a request was built before (`Composition.warm`).
 """
 
-from collections.abc import Iterator, Mapping
+import logging
+import queue
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from hemiola.core.events import Event, Failed, Final
 from hemiola.core.request import Request
+from hemiola.core.warm_up import WarmUp
 
 from .front.media import MediaFront
 from .front.terms import CallTerms
 from .front.text import TextFront
+from .loop import EngineLoop
+
+log = logging.getLogger(__name__)
 
 _PROMPT_LEN = 24
 _NUM_TOKENS = 4
 _NUM_STEPS = 2
 _MAX_SIDE = 256
+_SECOND_ROUND_WITHIN_S = 60.0
+
+
+def line_of(warm_up: WarmUp) -> str:
+    """What people are told before it is built."""
+    return f"Building {warm_up.name} (about {warm_up.seconds:.0f} s)"
+
+
+class FirstRequests:
+    """Runs them through a loop that nobody else uses yet.
+
+    Args:
+        forget: called on the loop's thread when they are over: nothing of them shall be seen in figures or caches.
+
+    `deliver` takes the loop's events meanwhile.
+    """
+
+    def __init__(
+        self, loop: EngineLoop, fronts: Mapping[str, TextFront | MediaFront], forget: Callable[[], object]
+    ) -> None:
+        self._loop = loop
+        self._fronts = fronts
+        self._forget = forget
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self.deliver = self._events.put
+
+    def run(self) -> None:
+        """Twice, unless it takes long: the first round's times say little, so the cost model learns from the second.
+
+        Raises:
+            EngineDied: the loop has ended.
+        """
+        began_s = time.monotonic()
+        self._run_all(list(warm_up_requests(self._fronts)))
+        self._loop.call(lambda scheduler: scheduler.costs.forget())
+        if time.monotonic() - began_s < _SECOND_ROUND_WITHIN_S:
+            self._run_all(list(warm_up_requests(self._fronts)))
+        self._loop.call(lambda _: self._forget())
+
+    def _run_all(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            self._loop.submit(request)
+        for _ in requests:
+            while not isinstance(event := self._events.get(), Final):
+                pass
+            if isinstance(event, Failed):
+                log.warning("Warming up: %s (%s)", event.message, event.code)
 
 
 def warm_up_requests(fronts: Mapping[str, TextFront | MediaFront]) -> Iterator[Request]:
@@ -41,7 +97,7 @@ def _media(front: MediaFront) -> Request:
         "warm up",
         CallTerms(),
         size=tuple(_small(side, limits.multiple) for side in (defaults.width, defaults.height)),
-        num_frames=min(defaults.num_frames, limits.frame_multiple + 1),
+        num_frames=min(defaults.num_frames, limits.frame_multiple + 1, limits.max_frames),
         num_inference_steps=_NUM_STEPS,
         seed=0,
     )

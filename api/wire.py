@@ -90,17 +90,31 @@ class Starting(msgspec.Struct, frozen=True, tag="starting"):
     line: str
 
 
+class MemoryLine(msgspec.Struct, frozen=True):
+    """`nbytes` of the device's memory (or the host's) for `what`, and why as many."""
+
+    what: str
+    nbytes: int
+    why: str
+
+    @property
+    def mib(self) -> str:
+        """The bytes for people."""
+        mib = self.nbytes / 2**20
+        return f"{mib:,.0f} MiB" if mib >= 10 else f"{mib:.1f} MiB"
+
+
 class StartReport(msgspec.Struct, frozen=True, kw_only=True):
     """What runs, for the start-up table.
 
     Fields:
-        weight_bytes: of each model whose weights were loaded, by name.
+        memory: what it is laid out for.
         kernels: per operation the backend that was chosen.
         settings: lines of `ResolvedConfig`.
         seconds: how long the start took.
     """
 
-    weight_bytes: dict[str, int]
+    memory: tuple[MemoryLine, ...]
     kernels: dict[str, str]
     settings: tuple[str, ...]
     seconds: float

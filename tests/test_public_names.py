@@ -25,6 +25,7 @@ OPTIONS = {
         *ENGINE_SETTINGS,
     },
     "warmup": ENGINE_SETTINGS,
+    "warmup": ENGINE_SETTINGS,
     "models": set(),
     "info": ENGINE_OPTIONS,
     "export-demo": set(),

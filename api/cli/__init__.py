@@ -16,6 +16,7 @@ COMMANDS = {
     "video": "make a clip from a prompt",
     "demo": "text, pictures and a clip from one engine at once, with a drawing of their steps",
     "serve": "answer HTTP, as OpenAI's API does",
+    "warmup": "build ahead what serving models builds at start: kernels, graphs, shares of the SMs",
     "models": "list the models that can be served without a download",
     "info": "show devices, versions, backends and the memory plan",
     "export-demo": "write the built-in models as folders that transformers and diffusers load",

@@ -13,6 +13,7 @@ from hemiola.kernels.operations import OPERATIONS
 from hemiola.kernels.registry import Target
 
 from .. import compose
+from ..memory_plan import memory_lines
 from .options import add_engine_options, engine_config
 
 PACKAGES = ("hemiola", "torch", "transformers", "diffusers", "flashinfer-python", "xformers", "msgspec", "av", "pillow")
@@ -57,17 +58,10 @@ def _kernels(device: str, dtype: torch.dtype) -> Table:
 
 
 def _memory(loads: compose.LoadPlan) -> Table:
-    table = Table("what", "MiB", "why", title="memory plan")
-    config = loads.config
-    for name, summary in loads.weights.items():
-        table.add_row(f"weights of {name}", _mib(summary.bytes_as(config.dtype)), f"{summary.num_params / 1e6:.1f} M")
-    table.add_row("arena", _mib(config.memory_bytes), config.notes.get("memory_bytes", "as asked"))
-    table.add_row("host tier", _mib(config.host_bytes), config.notes.get("host_bytes", "as asked"))
+    table = Table("what", "size", "why", title="memory plan")
+    for line in memory_lines(loads):
+        table.add_row(line.what, line.mib, line.why)
     return table
-
-
-def _mib(nbytes: int) -> str:
-    return f"{nbytes / 2**20:,.1f}"
 
 
 def _version(package: str) -> str:

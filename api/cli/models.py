@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hemiola.core.errors import HemiolaError
-from hemiola.core.hub import check_weights, known_models
+from hemiola.core.hub import ModelSource, check_weights, declared_weights, known_models
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,12 +14,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    table = Table("name", "kind", "architecture", "parameters", "from", "folder")
+    table = Table("name", "kind", "architecture", "parameters", "from")
+    table.add_column("folder", overflow="fold")
     for source in known_models():
-        try:
-            size = f"{check_weights(source).num_params / 1e6:.1f} M"
-        except HemiolaError as error:
-            size = error.code
-        table.add_row(source.name, source.kind, source.architecture, size, source.origin, str(source.path))
-    Console().print(table)
+        table.add_row(source.name, source.kind, source.architecture, _size(source), source.origin, str(source.path))
+    for column in table.columns[:-1]:
+        column.no_wrap = True
+    console = Console()
+    if not console.is_terminal:  # whoever reads a pipe wants each model on one line, however long
+        console = Console(width=console.measure(table, options=console.options.update(max_width=10_000)).maximum)
+    console.print(table)
     return 0
+
+
+def _size(source: ModelSource) -> str:
+    """Parameters in millions, or the code of what is wrong with the files."""
+    try:
+        weights = check_weights(source) if source.load_format == "auto" else declared_weights(source)
+    except HemiolaError as error:
+        return error.code
+    return "" if weights is None else f"{weights.num_params / 1e6:,.1f} M"

@@ -16,6 +16,8 @@ from ..serving import Serving, listen, url_of
 from ..wire import StartReport
 from .options import add_engine_settings, engine_config, given
 
+_SHOWN_AS_MEMORY = frozenset({"memory_bytes", "host_bytes", "activations", "graph_bytes"})
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -106,9 +108,7 @@ def start_table(engine: ServedEngine, report: StartReport) -> Table:
     """What runs: models, kernels, memory and other settings."""
     table = Table("what", "which", "details", title="Hemiola", title_justify="left")
     for source in engine.sources:
-        nbytes = report.weight_bytes.get(source.name)
-        weights = "random weights" if nbytes is None else f"{nbytes / 2**20:,.1f} MiB of weights"
-        table.add_row(f"{engine.fronts[source.name].kind} model", source.name, f"{source.architecture}, {weights}")
+        table.add_row(f"{engine.fronts[source.name].kind} model", source.name, source.architecture)
     backends: dict[str, list[str]] = {}
     for operation, backend in report.kernels.items():
         backends.setdefault(backend, []).append(operation.replace("_", " "))
@@ -116,5 +116,8 @@ def start_table(engine: ServedEngine, report: StartReport) -> Table:
         table.add_row("kernels", backend, ", ".join(operations))
     for line in report.settings:
         name, _, value = line.partition(": ")
-        table.add_row("setting", name.replace("_", " "), value)
+        if name not in _SHOWN_AS_MEMORY:
+            table.add_row("setting", name.replace("_", " "), value)
+    for entry in report.memory:
+        table.add_row("memory", entry.what, f"{entry.mib}: {entry.why}")
     return table

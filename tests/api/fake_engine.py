@@ -133,7 +133,7 @@ def start(spec: EngineSpec, link: FrontLink) -> int:
         return 2
     if kind == "slow":
         time.sleep(60)
-    link.tell(Ready(StartReport(weight_bytes={}, kernels={}, settings=(), seconds=0.0)))
+    link.tell(Ready(StartReport(memory=(), kernels={}, settings=(), seconds=0.0)))
     return FakeEngine(link, step_ms=30 if kind == "calm" else 1).serve()
 
 

@@ -99,7 +99,12 @@ def test_commands_come_out_as_they_went_in(command: wire.Command) -> None:
     [
         wire.Starting("Loading"),
         wire.Ready(
-            wire.StartReport(weight_bytes={"chat": 5}, kernels={"rope": "torch"}, settings=("a: b",), seconds=2.5)
+            wire.StartReport(
+                memory=(wire.MemoryLine("arena", 5, "as asked"),),
+                kernels={"rope": "torch"},
+                settings=("a: b",),
+                seconds=2.5,
+            )
         ),
         wire.StartFailed("corrupt_weights", "truncated"),
         wire.EventBatch(EVENTS, 7, 1),

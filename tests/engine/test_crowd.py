@@ -61,8 +61,7 @@ def assert_nothing_is_held(engine: Engine) -> None:
     done = threading.Event()
 
     def look(scheduler: Any) -> None:
-        made = engine._composition
-        assert made is not None
+        made = engine.composition
         try:
             made.languages["chat"].kv_cache.prefixes.flush()  # type: ignore[union-attr]
             made.check()

@@ -90,7 +90,7 @@ def ask(engine: Engine, kind: str, options: dict[str, Any]) -> None:
 
 def assert_refused(engine: Engine, kind: str, field: str, options: dict[str, Any]) -> InvalidRequest:
     """By an error that names the field, and says what is allowed; nothing is allocated and nothing runs."""
-    arena = engine._composition.arena  # type: ignore[union-attr]
+    arena = engine.composition.arena
     before, num_steps = (dict(arena.ledger.kinds), dict(arena.ledger.owners)), len(engine.trace)
     with pytest.raises(InvalidRequest) as caught:
         ask(engine, kind, options)
