@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .front.terms import CallTerms
-from .results import Completion, ImageResult, VideoResult
+from .results import Completion, ImageResult, Scores, VideoResult
 from .stream import Stream
 
 Messages = str | Sequence[Mapping[str, Any]]
@@ -16,7 +16,7 @@ Prompt = str | Sequence[int]
 
 
 class Asking(ABC):
-    """The four kinds of calls, each in three manners. Whoever answers defines the ones that do not wait."""
+    """The five kinds of calls, each in three manners. Whoever answers defines the ones that do not wait."""
 
     # Text
 
@@ -46,6 +46,17 @@ class Asking(ABC):
 
     async def acomplete(self, prompt: Prompt | Sequence[Prompt], **options: Any) -> Completion:
         return await self.stream_complete(prompt, **options).aresult()
+
+    @abstractmethod
+    def stream_scores(
+        self, choices: Sequence[str], *, model: str | None = None, terms: CallTerms | None = None, **options: Any
+    ) -> Stream[Scores]: ...
+
+    def scores(self, choices: Sequence[str], **options: Any) -> Scores:
+        return self.stream_scores(choices, **options).result()
+
+    async def ascores(self, choices: Sequence[str], **options: Any) -> Scores:
+        return await self.stream_scores(choices, **options).aresult()
 
     # Pictures and clips
 

@@ -105,12 +105,6 @@ class Calls(Asking):
 
         return self._start(requests, assemble)
 
-    def scores(self, choices: Sequence[str], **options: Any) -> Scores:
-        return self.stream_scores(choices, **options).result()
-
-    async def ascores(self, choices: Sequence[str], **options: Any) -> Scores:
-        return await self.stream_scores(choices, **options).aresult()
-
     # Pictures and clips
 
     def stream_image(

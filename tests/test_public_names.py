@@ -10,7 +10,10 @@ from hemiola.api.bench import BENCHES
 from hemiola.api.cli import COMMANDS
 from hemiola.scheduler.policy import POLICIES
 
-ENGINE_SETTINGS = {"--device", "--dtype", "--memory-mib", "--threads", "--policy", "--load-format"}
+ENGINE_SETTINGS = {
+    *("--device", "--dtype", "--memory-mib", "--threads", "--policy", "--load-format"),
+    *("--max-batch-tokens", "--max-pixels", "--max-frames", "--activation-mib"),
+}
 ENGINE_OPTIONS = {"--model"} | ENGINE_SETTINGS
 CALL_OPTIONS = ENGINE_OPTIONS | {"--url", "--api-key"}
 MEDIA_OPTIONS = {"--output", "--size", "--steps", "--guidance", "--negative", "--seed"}
@@ -24,7 +27,6 @@ OPTIONS = {
         *("--host", "--port", "--api-key", "--max-queue", "--data-dir", "--strict-params", "--memory-fraction"),
         *ENGINE_SETTINGS,
     },
-    "warmup": ENGINE_SETTINGS,
     "warmup": ENGINE_SETTINGS,
     "models": set(),
     "info": ENGINE_OPTIONS,
@@ -96,11 +98,12 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 
 def test_the_engines_methods_are_these() -> None:
-    assert _methods(hemiola.Engine) == {"close", *CALLS, *SCORES, "text_front", "media_front", "recent_steps"}
+    of_servers = {"text_front", "media_front", "recent_steps", "end_program"}
+    assert _methods(hemiola.Engine) == {"close", *CALLS, *SCORES, *of_servers}
 
 
 def test_the_clients_methods_are_these() -> None:
-    assert _methods(hemiola.Client) == {"close", *CALLS}
+    assert _methods(hemiola.Client) == {"close", *CALLS, *SCORES, "stream_program"}
 
 
 def _methods(kind: type) -> set[str]:

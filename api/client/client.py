@@ -5,20 +5,23 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
+from msgspec import to_builtins
+
 from hemiola.core.errors import HemiolaError, RequestAborted
 from hemiola.core.events import Event, Finished, Image
 
 from ..asking import Asking, Messages, Prompt
 from ..front.terms import CallTerms
-from ..results import Completion, ImageResult, Picture, VideoResult
+from ..results import Completion, ImageResult, Picture, Scores, VideoResult
 from ..stream import Stream
 from ..wakeups import Wakeups
 from .answers import AnswerReader, CompletionReader
 from .clips import ClipReader, clip_body
 from .connection import Connection, to_json
 from .pictures import PictureReader, picture_bodies
+from .programs import ProgramNews, read_scores, score_graph
 from .stream import ClientStream
-from .terms import request_ids
+from .terms import request_ids, term_fields
 from .text import ContextLengths, Push, chat_bodies, completion_bodies, is_thinking, read_answer
 
 log = logging.getLogger(__name__)
@@ -139,6 +142,31 @@ class Client(Asking):
             return reader.result
 
         return self._start(terms, [lambda push: reader.read(self._connection, body, push)], assemble)
+
+    # Programs
+
+    def stream_scores(
+        self, choices: Sequence[str], *, model: str | None = None, terms: CallTerms | None = None, **options: Any
+    ) -> Stream[Scores]:
+        """What the model thinks of each choice, exactly: a program of one `select`. Options: see `score_requests`."""
+        terms = terms or CallTerms()
+        graph = score_graph(choices, model, **options)
+        body = to_json({"program": to_builtins(graph), "stream": True, **term_fields(terms)})
+        found: list[Scores] = []
+
+        def work(push: Push) -> Coroutine[Any, Any, None]:
+            return read_scores(self._connection, body, terms.id, push, found.append)
+
+        return self._start(terms, [work], lambda events: found[0])
+
+    def stream_program(self, name: str, body: bytes) -> ProgramNews:
+        """What the server says of a program, which begins now. `Program.on(client, remote=True)` is the way to it.
+
+        Args:
+            name: that no call of this client has.
+            body: of POST /v1/programs, streamed.
+        """
+        return ProgramNews(self._connection, name, body)
 
     # Inside
 

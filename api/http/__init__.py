@@ -13,6 +13,7 @@ from .images import router as images
 from .metrics import router as metrics
 from .models import router as models
 from .page import router as page
+from .programs import router as programs
 from .steps import router as steps
 from .tokenize import router as tokenize
 from .videos import router as videos
@@ -25,6 +26,7 @@ ROUTES: tuple[APIRouter, ...] = (
     completions,
     images,
     videos,
+    programs,
     tokenize,
     steps,
     metrics,

@@ -26,6 +26,7 @@ from hemiola.core.errors import (
 )
 
 from ..jobs.errors import QuotaExceeded, ResultNotFound, StorageFailed
+from ..programs.reading import AnswerUnfit
 
 MAX_MESSAGE_LEN = 1000
 USER, SERVER, PERMISSION = "invalid_request_error", "server_error", "permission_error"
@@ -40,6 +41,7 @@ RULES: tuple[tuple[type[HemiolaError], int, str, str | None], ...] = (
     (ModelNotFound, 404, USER, None),
     (UnsupportedModel, 400, USER, None),
     (CannotFit, 400, USER, None),
+    (AnswerUnfit, 400, USER, None),
     (RequestAborted, 400, USER, None),  # not a 5xx: clients would send it again
     (Overloaded, 503, SERVER, None),
     (CorruptWeights, 500, SERVER, "internal_error"),
@@ -95,6 +97,8 @@ def problem_of(error: BaseException, *, retry_after_s: int = 2) -> Problem:
         return error.problem
     if isinstance(error, HTTPException):
         return _of_routing(error)
+    if isinstance(error, TimeoutError):
+        return Problem(504, SERVER, "The time limit has passed.", "timeout")
     for kind, status, type_, code in RULES:
         if isinstance(error, kind):
             headers = {"retry-after": str(retry_after_s)} if status == 503 else {}

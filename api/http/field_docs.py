@@ -12,6 +12,7 @@ import msgspec
 
 from .fields import FieldTable
 from .media_fields import IMAGE_FIELDS, VIDEO_FIELDS
+from .program_asks import PROGRAM_FIELDS
 from .text_fields import CHAT_FIELDS, COMPLETION_FIELDS, DETOKENIZE_FIELDS, TOKENIZE_FIELDS
 
 ENDPOINTS: Mapping[str, FieldTable] = {
@@ -19,6 +20,7 @@ ENDPOINTS: Mapping[str, FieldTable] = {
     "POST /v1/completions": COMPLETION_FIELDS,
     "POST /v1/images/generations": IMAGE_FIELDS,
     "POST /v1/videos": VIDEO_FIELDS,
+    "POST /v1/programs": PROGRAM_FIELDS,
     "POST /tokenize": TOKENIZE_FIELDS,
     "POST /detokenize": DETOKENIZE_FIELDS,
 }

@@ -22,11 +22,13 @@ class Binding:
         calls: an Engine, a ServedEngine, a client; None for that of `using`.
         timeout_s: for a whole run; then everything of it is cancelled.
         terms: of all calls of a run; `deadline_s` counts from its beginning, `id` is not used.
+        is_remote: the client's server runs it as a whole.
     """
 
     calls: Asked | None = None
     timeout_s: float | None = None
     terms: CallTerms = field(default_factory=CallTerms)
+    is_remote: bool = False
 
     @property
     def chosen(self) -> Asked:

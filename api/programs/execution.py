@@ -63,9 +63,15 @@ class Execution:
         nodes: in order of creation.
     """
 
-    def __init__(self, calls: Any, terms: CallTerms, emit: Callable[[ProgramEvent], None] | None = None) -> None:
+    def __init__(
+        self,
+        calls: Any,
+        terms: CallTerms,
+        emit: Callable[[ProgramEvent], None] | None = None,
+        id: str | None = None,
+    ) -> None:
         self.calls = calls
-        self.id = uuid.uuid4().hex[:12]
+        self.id = id or uuid.uuid4().hex[:12]
         self.nodes: list[Node] = []
         self.started_s = engine_clock()
         self._terms = terms

@@ -15,6 +15,7 @@ from ..front.terms import CallTerms, engine_clock
 from .asking import Asked
 from .batch import Batch, run_items
 from .binding import Binding
+from .elsewhere import run_elsewhere
 from .execution import Execution, ProgramEvent
 from .run import Run
 from .schema import ProgramGraph
@@ -39,10 +40,20 @@ class Program(Generic[P]):
         self.__name__ = getattr(function, "__name__", "program")
 
     def on(
-        self, calls: Asked | None = None, *, timeout_s: float | None = None, terms: CallTerms | None = None
+        self,
+        calls: Asked | None = None,
+        *,
+        timeout_s: float | None = None,
+        terms: CallTerms | None = None,
+        remote: bool | None = None,
     ) -> "Program[P]":
-        """The same program, bound to an engine, a time limit, terms; what is left out stays as it is. See `Binding`."""
-        given = {"calls": calls, "timeout_s": timeout_s, "terms": terms}
+        """The same program, bound to an engine, a time limit, terms; what is left out stays as it is. See `Binding`.
+
+        Args:
+            remote: with a client, send the program to its server as a whole: one round trip, not one for each node.
+                It is then written down first, so no line of it may look at a value that is generated; see `graph`.
+        """
+        given = {"calls": calls, "timeout_s": timeout_s, "terms": terms, "is_remote": remote}
         said = {key: value for key, value in given.items() if value is not None}
         return Program(self._function, replace(self._binding, **said))  # type: ignore[arg-type]
 
@@ -129,6 +140,10 @@ class Program(Generic[P]):
         return writing, state
 
     async def _arun(self, emit: Callable[[ProgramEvent], None] | None, *args: Any, **kwargs: Any) -> Run:
+        binding = self._binding
+        if binding.is_remote:
+            written = await self._written(*args, **kwargs)
+            return await run_elsewhere(binding.chosen, *written, binding.terms, binding.timeout_s, emit)
         execution = Execution(self._binding.chosen, self._binding.terms, emit)
         state = State(execution)
 

@@ -1,12 +1,16 @@
 """From a program that is written down to what it does: every step is done to a state, as its lines would do it."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from hemiola.core.errors import InvalidRequest
 
+from ..front.terms import CallTerms, engine_clock
+from .execution import Execution, ProgramEvent
 from .expressions import Gen, Media, gen, gen_float, gen_image, gen_int, gen_json, gen_video, select
 from .graph import Node, Place, ValueOf
+from .run import Run
 from .schema import (
     MAX_BRANCHES,
     MAX_NAME_LEN,
@@ -218,3 +222,29 @@ def _whole(name: str, bound: float | None) -> int | None:
     if bound is None or bound == int(bound):
         return None if bound is None else int(bound)
     raise InvalidRequest(name, f"'{name}' is {bound}. Allowed: whole numbers, since 'read' is int.")
+
+
+async def run_graph(
+    graph: ProgramGraph,
+    calls: Any,
+    *,
+    terms: CallTerms,
+    timeout_s: float | None = None,
+    emit: Callable[[ProgramEvent], None] | None = None,
+    real_name: RealName = lambda name: name,
+    id: str | None = None,
+) -> Run:
+    """Runs a program that is written down, on the loop, as `Program.arun` does. Being cancelled cancels all its nodes.
+
+    Raises:
+        TimeoutError: the time limit has passed; nothing of it goes on.
+    """
+    execution = Execution(calls, terms, emit, id)
+    state = State(execution)
+
+    async def steps() -> None:
+        replay(graph, state, real_name=real_name)
+
+    async with asyncio.timeout(timeout_s):
+        await execution.run(steps)
+    return Run(execution, state, engine_clock() - execution.started_s)

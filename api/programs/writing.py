@@ -192,8 +192,9 @@ def _gen_step(asked: Gen) -> GenStep:
         return GenStep(asked.name, n=asked.n, **options)
     if type(read) not in _READS or (isinstance(read, ReadJson) and read.into is not None):
         raise _cannot(asked.name, "into", "a type of this process")
-    bounds = {"minimum": read.minimum, "maximum": read.maximum} if isinstance(read, ReadInt | ReadFloat) else {}
-    return GenStep(asked.name, read=_READS[type(read)], retries=asked.retries, **bounds, **options)
+    if isinstance(read, ReadInt | ReadFloat):
+        options |= {"minimum": read.minimum, "maximum": read.maximum}
+    return GenStep(asked.name, read=_READS[type(read)], retries=asked.retries, **options)
 
 
 def _select_step(asked: Select) -> SelectStep:
