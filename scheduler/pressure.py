@@ -51,6 +51,7 @@ class Pressure:
         self._copies: list[_Copy] = []
         self._held: dict[int, tuple[Running, Shortfall]] = {}
         self._held_version = -1
+        self._leaving: list[Running] = []
         self.parked: list[Running] = []
         self.parks: Counter[str] = Counter()  # by model
 
@@ -59,15 +60,25 @@ class Pressure:
         return bool(self._copies)
 
     def relieve(self, shortfall: Shortfall, than: Lateness) -> bool:
-        """Parks the latest state that is later than that; False if there is none that can be parked."""
+        """Parks the latest state that is later than that; False if there is none that can be parked now.
+
+        If steps of all such states are in flight, the latest launches no other, and is parked when they are complete.
+        """
         candidates = [
             entry
             for entry in self._running.entries.values()
-            if not entry.in_flight and (not entry.is_held or id(entry.state) in self._held) and entry.state.can_park
+            if (not entry.is_held or id(entry.state) in self._held) and entry.state.can_park and _lateness(entry) > than
         ]
-        candidates = [entry for entry in candidates if _lateness(entry) > than]
+        candidates.sort(key=_lateness, reverse=True)
         # Where the host tier has no room for the latest there may be some for a smaller one.
-        return any(self._park(entry) for entry in sorted(candidates, key=_lateness, reverse=True))
+        if any(self._park(entry) for entry in candidates if not entry.in_flight):
+            return True
+        in_flight = [entry for entry in candidates if entry.in_flight]
+        if in_flight and not self._leaving:
+            self._held.pop(id(in_flight[0].state), None)
+            in_flight[0].is_held = True
+            self._leaving.append(in_flight[0])
+        return False
 
     def _park(self, entry: Running) -> bool:
         """Parks a state that may be parked; False if the host tier has no room for it."""
@@ -97,6 +108,8 @@ class Pressure:
 
     def settle(self) -> None:
         """Notes finished copies, forgets what ended, and lets held states try again if bytes became free."""
+        if self._leaving:
+            self._leaving = [entry for entry in self._leaving if self._is_leaving(entry)]
         if self._copies:
             self._copies = [copy for copy in self._copies if not self._is_settled(copy)]
         self._retry_held()
@@ -159,6 +172,16 @@ class Pressure:
             for entry, _ in self._held.values():
                 entry.is_held = False
             self._held.clear()
+
+    def _is_leaving(self, entry: Running) -> bool:
+        """Whether it is still to be parked; it is when none of its steps are in flight."""
+        if entry.in_flight and self._is_running(entry):
+            return True
+        if self._is_running(entry):
+            entry.is_held = False
+            if entry.state.can_park:
+                self._park(entry)
+        return False
 
     def _is_settled(self, copy: _Copy) -> bool:
         if not copy.pending.done():

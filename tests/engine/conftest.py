@@ -10,7 +10,8 @@ from hemiola.api.engine import Engine
 from hemiola.diffusion.families import load_family
 from hemiola.llm.loading import load_model
 
-from . import models
+from . import models, rig
+from .flights import FLIGHTS
 
 load_family_once, load_model_once = cache(load_family), cache(load_model)
 
@@ -35,6 +36,14 @@ def computing() -> Iterator[None]:
     """The test's thread computes, as the engine's does."""
     with torch.inference_mode():
         yield
+
+
+@pytest.fixture(params=FLIGHTS)
+def flight(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Runs a test once for each way in which steps can be in flight."""
+    name: str = request.param
+    monkeypatch.setattr(rig, "usual_flight", name)
+    return name
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ Everything is computed for real; only how long a step takes is modelled, so that
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -18,17 +18,21 @@ from hemiola.api import compose
 from hemiola.core.config import EngineConfig
 from hemiola.core.events import Event, Failed, Final, Finished, Image, Progress, Token, Video
 from hemiola.core.memory import Need
+from hemiola.core.on_lane import OnLane
 from hemiola.core.request import MediaRequest, Request, TextRequest
 from hemiola.core.step import Batch, Pending, Shortfall, Slot, Work
 from hemiola.core.tracing import StepTrace
 from hemiola.diffusion import media
 from hemiola.scheduler.running import Running
-from hemiola.scheduler.simulator import Elapsed, VirtualClock
+from hemiola.scheduler.simulator import VirtualClock
 
 from . import models
+from .flights import FLIGHTS, FakeStreams, Flight, SpoilingRoom, Timetable
 
 MIB = 1 << 20
 KINDS = ("chat", "image", "own", "clip")
+usual_flight = "at once"
+"""Name of the flight of rigs that ask for none; the fixture `flight` sets it."""
 
 
 def modelled_s(work: Work) -> float:
@@ -41,6 +45,7 @@ class Rig:
     """An engine over the named models (see models.py).
 
     Fields:
+        flight: how steps are in flight.
         events: of each request, in order.
         made: what api.compose built.
     """
@@ -51,6 +56,7 @@ class Rig:
     host_bytes: int = 4 * MIB
     prefix_cache: bool = True
     max_batch_tokens: int = 64
+    flight: Flight = field(default_factory=lambda: FLIGHTS[usual_flight])
 
     def __post_init__(self) -> None:
         self.clock = VirtualClock(now_s=1.0)
@@ -67,20 +73,32 @@ class Rig:
         self.loads = compose.plan([f"{name}={models.folder(name)}" for name in self.names], config)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(compose, "engine_clock", self.clock)
+            patch.setattr("hemiola.core.memory.arena.Room", SpoilingRoom)
+            if not self.flight.is_immediate:
+                patch.setattr("hemiola.api.placing.InFlight", FakeStreams)
             self.made = compose.build(self.loads, lambda event: self.events[event.request_id].append(event), self.trace)
+        self._timetable = Timetable(self.flight, self.clock)
         for runner in self.scheduler.runners.values():
             self._model_times_of(runner)
+        if not self.flight.is_immediate:
+            self._put_on_lanes()
 
     def _model_times_of(self, runner: Any) -> None:
         launch: Callable[[Batch, Slot], Pending] = runner.launch
 
-        def timed(batch: Batch, slot: Slot) -> Elapsed:
-            assert launch(batch, slot).done(), "A CPU has computed when a launch returns."
-            seconds = modelled_s(batch.work)
-            self.clock.now_s += seconds
-            return Elapsed(seconds)
+        def timed(batch: Batch, slot: Slot) -> Pending:
+            pending: Pending = self._timetable.depart(launch(batch, slot), slot, modelled_s(batch.work))
+            return pending
 
         runner.launch = timed
+
+    def _put_on_lanes(self) -> None:
+        """As api.compose does for a GPU."""
+        assert isinstance(self.arena.clock, FakeStreams)
+        lanes = self.scheduler.lanes = self.flight.make_lanes()
+        self.scheduler.running._depth_of = lambda state: lanes.serving(state.lane).depth
+        for name, runner in self.scheduler.runners.items():
+            self.scheduler.runners[name] = OnLane(runner, self.arena.clock)
 
     @property
     def scheduler(self) -> Any:
@@ -120,7 +138,9 @@ class Rig:
         raise AssertionError(f"Not done after {limit} iterations: {self.standing()}")
 
     def park_one(self) -> bool:
-        """Parks the latest-due request, whatever memory there is; it comes back when it fits."""
+        """Parks the latest-due request, whatever memory there is; it comes back when it fits. Nothing is in flight then."""
+        while self.scheduler.lanes.num_in_flight:
+            self.scheduler._collect(wait=True)
         parked: bool = self.scheduler._pressure.relieve(Shortfall(1), (-math.inf, 0, 0.0, ""))
         return parked
 
@@ -205,8 +225,10 @@ class Rig:
         assert self.arena.host.copies == {}
 
     def bytes_of(self, request_id: str) -> int:
-        """All that the ledger has under the request's name, on the device and on the host."""
-        return sum(self.arena.ledger.owners.get(request_id, {}).values())
+        """All that the ledger has under the request's name, on the device and on the host, but for what retires."""
+        kinds = self.arena.ledger.owners.get(request_id, {})
+        assert self.scheduler.lanes.num_in_flight or not kinds.get("retiring")
+        return sum(nbytes for kind, nbytes in kinds.items() if kind != "retiring")
 
 
 # Alone
@@ -255,7 +277,7 @@ def _alone(same: _Same) -> Alone:
 
 @cache
 def _quiet_rig(name: str) -> Rig:
-    return Rig((name,) if name else KINDS, prefix_cache=False, max_batch_tokens=512)
+    return Rig((name,) if name else KINDS, prefix_cache=False, max_batch_tokens=512, flight=FLIGHTS["at once"])
 
 
 def interleaved(*groups: Iterable[Request]) -> list[Request]:

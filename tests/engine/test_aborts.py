@@ -12,6 +12,8 @@ from .cast import survivors, victim_chat, victim_picture
 from .models import chat, picture, prompt_ids, replaced
 from .rig import MIB, Rig
 
+pytestmark = pytest.mark.usefixtures("flight")
+
 
 @dataclass(frozen=True)
 class Moment:
@@ -42,7 +44,7 @@ def parked(rig: Rig) -> bool:
 
 MOMENTS = {
     "prefill": Moment(victim_chat, lambda rig: 0 < rig.state("victim").num_computed < 70),
-    "decode": Moment(victim_chat, lambda rig: rig.state("victim").num_generated == 5),
+    "decode": Moment(victim_chat, lambda rig: rig.state("victim").num_generated >= 5),
     "parked text": Moment(victim_chat, parked, needs_parking=True),
     "waiting for an encoding": Moment(
         lambda: victim_picture("image"), lambda rig: rig.state("victim").waiting_for == "encoding"
@@ -73,7 +75,7 @@ def abort_when(rig: Rig, moment: Moment) -> None:
     num_events = len(rig.events["victim"])
     assert rig.scheduler.abort("victim")
     assert rig.state("victim") is None and not rig.scheduler.abort("victim")
-    assert rig.bytes_of("victim") == 0, "On a CPU nothing is in flight when an abort comes."
+    assert rig.bytes_of("victim") == 0
     assert len(rig.events["victim"]) == num_events + 1
     assert rig.failed("victim").code == "request_aborted"
     rig.arena.ledger.check()
@@ -102,8 +104,11 @@ def test_alone_an_abort_gives_every_byte_back(name: str) -> None:
     rig.submit(MOMENTS[name].make())
     abort_when(rig, MOMENTS[name])
     rig.trace.clear()
-    rig.run_until(lambda: rig.scheduler.is_idle, limit=3)
-    assert not any(record.work.new_tokens for record in rig.trace), "Nothing is computed that nobody waits for."
+    in_flight = [step for lane in rig.scheduler.lanes.all for step in lane.steps]
+    rig.run_until(lambda: rig.scheduler.is_idle, limit=3 if not in_flight else 30)
+    num_launched = sum(step.batch.work.new_tokens > 0 for step in in_flight)
+    num_computed = sum(record.work.new_tokens > 0 for record in rig.trace)
+    assert num_computed == num_launched, "Nothing is computed that nobody waits for."
     rig.assert_nothing_is_held()
     again = MOMENTS[name].make()
     rig.events.clear()
@@ -204,7 +209,10 @@ def test_a_dead_row_goes_with_its_batch_and_a_dead_batch_at_once(stage: str) -> 
 
 
 def carries(rig: Rig) -> int:
-    return sum(owner.startswith("carry:") for owner in rig.arena.ledger.owners)
+    """Those in use, or still to be."""
+    return sum(
+        owner.startswith("carry:") and kinds["general"] > 0 for owner, kinds in rig.arena.ledger.owners.items()
+    )
 
 
 def test_all_of_a_crowd_are_aborted_at_once() -> None:

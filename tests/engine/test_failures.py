@@ -20,6 +20,8 @@ from .cast import VICTIM_SEED, survivors, victim_chat, victim_picture
 from .models import picture
 from .rig import Rig
 
+pytestmark = pytest.mark.usefixtures("flight")
+
 Patch = pytest.MonkeyPatch
 PROMPT = "it never ends well"
 

@@ -11,6 +11,8 @@ from hemiola.scheduler.policy import POLICIES
 from .models import chat, picture, prompt_ids
 from .rig import Rig
 
+pytestmark = pytest.mark.usefixtures("flight")
+
 Waiting = list[tuple[float, float]]
 """Intervals (from, until) on the rig's clock in which a text request was ready."""
 
@@ -59,6 +61,7 @@ def is_interleaved(records: Sequence[StepRecord], waiting: Waiting, quantum_s: f
     return True
 
 
+@pytest.mark.parametrize("flight", ["at once", "one lane"], indirect=True)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_never_more_than_one_bounded_quantum_of_media_lies_between_two_token_steps(policy: str) -> None:
     rig, records, waiting = run_mixed(policy)
@@ -82,3 +85,15 @@ def test_predictions_that_bound_the_quanta_are_right() -> None:
     _, records, _ = run_mixed("deadline")
     errors = sorted(abs(r.predicted_s - r.seconds) / r.seconds for r in records)
     assert errors[len(errors) * 9 // 10] < 0.25
+
+
+@pytest.mark.parametrize("flight", ["two lanes"], indirect=True)
+def test_two_lanes_run_beside_each_other() -> None:
+    """While text is ready its lane is never idle, whatever media does."""
+    _, records, waiting = run_mixed("deadline")
+    tokens = [record for record in records if record.lane == "language" and record.quantum == "tokens"]
+    beside = [record for record in records if record.lane == "media"]
+    for start, end in waiting:
+        assert any(start < record.start_s < end for record in beside)
+    num_beside = sum(any(a.start_s < b.end_s and b.start_s < a.end_s for b in beside) for a in tokens)
+    assert num_beside > len(tokens) / 2

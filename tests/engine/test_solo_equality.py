@@ -12,6 +12,8 @@ from hemiola.scheduler.policy import POLICIES
 from .models import chat, picture, prompt_ids, replaced
 from .rig import MIB, Rig
 
+pytestmark = pytest.mark.usefixtures("flight")
+
 STEMS = [prompt_ids(70, seed) for seed in (100, 101)]
 PROMPTS = ("a red fox", "a house", "two boats, far out", "rain")
 CLASSES = ("interactive", "standard", "background")
