@@ -50,10 +50,16 @@ class Components:
         """
         library, class_name = self._declared(name)
         made = getattr(importlib.import_module(library), class_name)
-        folder = self._files.component(name)
+        folder, dtype = self._files.component(name), self._dtype_of(name)
         with _quiet():
-            module = self._made_up(made, name) if self._load_format == "dummy" else self._read(made, folder)
+            is_dummy = self._load_format == "dummy"
+            module = self._made_up(made, name, dtype) if is_dummy else self._read(made, folder, dtype)
         return module.to(self.device).eval().requires_grad_(False)
+
+    def _dtype_of(self, name: str) -> torch.dtype:
+        """As asked; but an autoencoder that says so overflows in float16, whose range bfloat16 exceeds."""
+        is_narrow = self._dtype == torch.float16
+        return torch.float32 if is_narrow and self._files.config(name).get("force_upcast") else self._dtype
 
     def _declared(self, name: str) -> tuple[str, str]:
         entry = self._files.index.get(name)
@@ -65,10 +71,10 @@ class Components:
         known = ", ".join(sorted(_DIFFUSERS | _TRANSFORMERS))
         raise UnsupportedModel(f"{self._files.folder}: '{name}' is {entry}. Supported classes: {known}.")
 
-    def _read(self, made: Any, folder: Path) -> nn.Module:
+    def _read(self, made: Any, folder: Path, dtype: torch.dtype) -> nn.Module:
         options: dict[str, Any] = {"local_files_only": True, "use_safetensors": True, "output_loading_info": True}
         try:
-            module, info = made.from_pretrained(folder, torch_dtype=self._dtype, **options)
+            module, info = made.from_pretrained(folder, torch_dtype=dtype, **options)
         except HemiolaError:
             raise
         except Exception as error:  # whatever the libraries raise for files that are missing, cut short or wrong
@@ -79,17 +85,41 @@ class Components:
                 raise CorruptWeights(f"{folder}: {len(found)} {problem.replace('_', ' ')}, such as {shown}.")
         return module  # type: ignore[no-any-return]
 
-    def _made_up(self, made: Any, name: str) -> nn.Module:
+    def _made_up(self, made: Any, name: str, dtype: torch.dtype) -> nn.Module:
         config = dict(self._files.config(name))
         gpus = [self.device] if self.device.type == "cuda" else []
         # In its dtype from the first: in float32 a large one would for a moment take more than the device has.
-        with torch.random.fork_rng(devices=gpus), self.device, _default_dtype(self._dtype):
-            torch.manual_seed(_DUMMY_SEED)
+        with torch.random.fork_rng(devices=gpus), self.device, _default_dtype(dtype):
             if made.__module__.startswith("diffusers"):
                 module: nn.Module = made.from_config(config)
             else:
                 module = made(made.config_class.from_dict(config))
-        return module.to(self._dtype)
+        fill(module, _DUMMY_SEED)
+        exact = getattr(made, "_keep_in_fp32_modules", None) if made.__module__.startswith("diffusers") else None
+        for parameter_name, parameter in module.named_parameters():  # buffers are as they would be beside real weights
+            is_exact = any(part in parameter_name for part in exact or ())
+            parameter.data = parameter.data.to(torch.float32 if is_exact else dtype)
+        return module
+
+
+@torch.no_grad()
+def fill(module: nn.Module, seed: int) -> None:
+    """Random weights in place, the same for the same seed and device: biases zero, gains one, matrices normal with
+    1 / fan-in as variance, so that activations keep their scale through any number of layers.
+
+    Whatever the constructors did is overwritten: some leave parameters uninitialised.
+    """
+    generators: dict[torch.device, torch.Generator] = {}
+    for part in module.modules():
+        for name, parameter in part.named_parameters(recurse=False):
+            if name == "bias" or name.endswith("_bias"):
+                parameter.zero_()
+            elif parameter.numel() == parameter.shape[0]:
+                parameter.fill_(1)
+            else:
+                device = parameter.device
+                generator = generators.setdefault(device, torch.Generator(device).manual_seed(seed))
+                parameter.normal_(0, parameter[0].numel() ** -0.5, generator=generator)
 
 
 @contextlib.contextmanager

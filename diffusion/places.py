@@ -27,9 +27,3 @@ def repeated(values: Sequence[int], counts: Sequence[int], device: torch.device)
     runs = groupby(zip(values, counts, strict=True), key=lambda pair: pair[0])
     sizes = [(value, sum(count for _, count in run)) for value, run in runs]
     return torch.cat([torch.full((size,), value, dtype=torch.int64, device=device) for value, size in sizes])
-
-
-def uploaded(token_ids: Sequence[int], device: torch.device) -> Tensor:
-    """int64 [1, num_tokens], copied without waiting: pinned memory is kept until the copy is over."""
-    ids = torch.tensor([token_ids])
-    return ids if device.type == "cpu" else ids.pin_memory().to(device, non_blocking=True)

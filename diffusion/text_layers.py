@@ -10,9 +10,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from hemiola.core.staging import ints_to_device
 from hemiola.core.step import Work
-
-from .places import uploaded
 
 _UNKNOWN_END = 2
 
@@ -50,7 +49,7 @@ class DecoderLayers:
 
     def embed(self, token_ids: Sequence[int]) -> Tensor:
         embedding = self._model.embed_tokens
-        return embedding(uploaded(token_ids, embedding.weight.device))  # type: ignore[no-any-return]
+        return embedding(ints_to_device(token_ids, embedding.weight.device).unsqueeze(0))  # type: ignore[no-any-return]
 
     def layer(self, index: int, hidden_NLH: Tensor) -> Tensor:
         positions = torch.arange(hidden_NLH.shape[1], device=hidden_NLH.device).unsqueeze(0)
@@ -74,7 +73,7 @@ class T5Layers:
 
     def embed(self, token_ids: Sequence[int]) -> Tensor:
         embedding = self._stack.embed_tokens
-        return embedding(uploaded(token_ids, embedding.weight.device))  # type: ignore[no-any-return]
+        return embedding(ints_to_device(token_ids, embedding.weight.device).unsqueeze(0))  # type: ignore[no-any-return]
 
     def layer(self, index: int, hidden_NLH: Tensor) -> Tensor:
         block, length = self._stack.block[index], hidden_NLH.shape[1]
@@ -105,7 +104,7 @@ class ClipLayers:
 
     def embed(self, token_ids: Sequence[int]) -> Tensor:
         embeddings = self._model.embeddings
-        return embeddings(uploaded(token_ids, embeddings.token_embedding.weight.device))  # type: ignore[no-any-return]
+        return embeddings(ints_to_device(token_ids, embeddings.token_embedding.weight.device).unsqueeze(0))  # type: ignore[no-any-return]
 
     def layer(self, index: int, hidden_NLH: Tensor) -> Tensor:
         length = hidden_NLH.shape[1]
