@@ -165,28 +165,3 @@ async def _frames(response: httpx.Response) -> AsyncIterator[Frame]:
     async for piece in response.aiter_raw():
         for frame in parser.feed(piece):
             yield frame
-
-
-class ContextLengths:
-    """How many tokens the served models take at most, asked for once.
-
-    A completion without `max_tokens` goes on to the end of the context in the engine, while the API stops after 16.
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._known: dict[str, int] | None = None
-
-    async def of(self, model: str | None) -> int | None:
-        """None where the server does not say."""
-        if self._known is None:
-            models, _ = await self._connection.ask("GET", "/v1/models")
-            entries = models.get("data") if isinstance(models, dict) else None
-            self._known = {
-                entry["id"]: entry["max_model_len"]
-                for entry in entries or ()
-                if isinstance(entry, dict) and isinstance(entry.get("max_model_len"), int)
-            }
-        if model is None:
-            return min(self._known.values(), default=None)
-        return self._known.get(model)
