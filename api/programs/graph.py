@@ -143,7 +143,15 @@ class Node:
 
     async def arrived(self) -> Outcome:
         """As `wait`, for coroutines; being cancelled leaves the node alone."""
-        return await asyncio.shield(asyncio.wrap_future(self.result))
+        waiting = asyncio.wrap_future(self.result)
+        waiting.add_done_callback(_note_error)
+        return await asyncio.shield(waiting)
+
+
+def _note_error(future: "asyncio.Future[Outcome]") -> None:
+    """Who waited may be gone: then nobody else looks at the error, and asyncio would complain of that."""
+    if not future.cancelled():
+        future.exception()
 
 
 def distinct(nodes: Iterable[Node]) -> tuple[Node, ...]:
