@@ -16,7 +16,7 @@ from hemiola.core.tracing import StepRecord
 from .asking import Asking, Messages, Prompt
 from .front.media import MediaFront
 from .front.scores import assemble_scores, score_requests
-from .front.terms import CallTerms, check_options
+from .front.terms import COMPLETION_MAX_TOKENS, CallTerms, check_options
 from .front.text import TextFront, assemble_answers
 from .programs.forecasts import Forecasts
 from .results import Completion, ImageResult, Picture, Scores, VideoResult, total_usage
@@ -85,9 +85,13 @@ class Calls(Asking):
         terms: CallTerms | None = None,
         **options: Any,
     ) -> Stream[Completion]:
-        """Continues a text or token ids, or several of them. Options: see `TextFront.completion_requests`."""
+        """Continues a text or token ids, or several of them. Options: see `TextFront.completion_requests`.
+
+        By 16 tokens unless `max_tokens` says otherwise; None is as many as the context has room for.
+        """
         front = self.text_front(model)
         check_options(options, front.completion_requests, front.requests)
+        options = {"max_tokens": COMPLETION_MAX_TOKENS, **options}
         requests = front.completion_requests(prompt, terms or CallTerms(), **options)
         return self._start_text(front, requests, answers_per_prompt=options.get("n") or 1)
 

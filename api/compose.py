@@ -5,7 +5,7 @@ thread that will run the loop.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,8 @@ from .made_up import count_params
 from .placing import place
 
 log = logging.getLogger(__name__)
+
+Sources = tuple[ModelSource, ...]
 
 _LANES: dict[Kind, LaneName] = {"language": "language", "diffusion": "media"}
 
@@ -80,15 +82,8 @@ def plan(specs: Sequence[str | Path], config: EngineConfig) -> LoadPlan:
     """
     if config.policy not in POLICIES:
         raise InvalidRequest("policy", f"Invalid 'policy': '{config.policy}'. Allowed: {', '.join(POLICIES)}.")
-    is_dummy = config.load_format == "dummy"
-    served = tuple(_as_dummy(source) if is_dummy else source for source in resolve_all(specs))
-    if not served:
-        raise InvalidRequest("model", "No model was named. Allowed: one or more; 'demo' is the built-in ones.")
-    shared = {source.name: encoder_source(source, served) for source in served if source.shared_encoder}
-    if is_dummy:
-        shared = {name: _as_dummy(source) for name, source in shared.items()}
-    encoders = tuple({s.path: s for s in shared.values() if s not in served}.values())
-    weights = {source.name: _weights(source) for source in (*served, *encoders)}
+    served, encoders, shared = find_models(specs, config)
+    weights = weights_of((*served, *encoders))
     resolved = resolve(config, this_machine())
     needed = sum(summary.bytes_as(resolved.dtype) for summary in weights.values())
     if resolved.is_gpu:
@@ -99,6 +94,28 @@ def plan(specs: Sequence[str | Path], config: EngineConfig) -> LoadPlan:
         if total > available:
             raise CannotFit(f"Serving {', '.join(s.name for s in served)}", total, available)
     return LoadPlan(served, encoders, shared, weights, resolved)
+
+
+def find_models(specs: Sequence[str | Path], config: EngineConfig) -> tuple[Sources, Sources, dict[str, ModelSource]]:
+    """The models that are named, those that only encode for them, and per pipeline which model that is.
+
+    Raises:
+        ModelNotFound, UnsupportedModel, CorruptWeights, InvalidRequest: see `core.hub`.
+    """
+    is_dummy = config.load_format == "dummy"
+    served = tuple(_as_dummy(source) if is_dummy else source for source in resolve_all(specs))
+    if not served:
+        raise InvalidRequest("model", "No model was named. Allowed: one or more; 'demo' is the built-in ones.")
+    shared = {source.name: encoder_source(source, served) for source in served if source.shared_encoder}
+    if is_dummy:
+        shared = {name: _as_dummy(source) for name, source in shared.items()}
+    encoders = tuple({s.path: s for s in shared.values() if s not in served}.values())
+    return served, encoders, shared
+
+
+def weights_of(sources: Iterable[ModelSource]) -> dict[str, WeightSummary]:
+    """By name: what lies in files, or what would be made up."""
+    return {source.name: _weights(source) for source in sources}
 
 
 def _as_dummy(source: ModelSource) -> ModelSource:

@@ -14,6 +14,9 @@ ENGINE_SETTINGS = {
     *("--device", "--dtype", "--memory-mib", "--threads", "--policy", "--load-format"),
     *("--max-batch-tokens", "--max-pixels", "--max-frames", "--activation-mib"),
 }
+    *("--device", "--dtype", "--memory-mib", "--threads", "--policy", "--load-format"),
+    *("--max-batch-tokens", "--max-pixels", "--max-frames", "--activation-mib"),
+}
 ENGINE_OPTIONS = {"--model"} | ENGINE_SETTINGS
 CALL_OPTIONS = ENGINE_OPTIONS | {"--url", "--api-key"}
 MEDIA_OPTIONS = {"--output", "--size", "--steps", "--guidance", "--negative", "--seed"}

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from hemiola.core.events import Token
 
-from .options import add_engine_options, add_server_options, given, model_asked, open_calls
+from .options import add_engine_options, add_server_options, check_call, given, model_asked, open_calls
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +28,8 @@ def run(options: argparse.Namespace) -> int:
     if options.think:
         settings["enable_thinking"] = True
     messages: list[dict[str, Any]] = [{"role": "system", "content": options.system}] if options.system else []
+    first = [*messages, {"role": "user", "content": "Hello." if options.message is None else options.message}]
+    check_call(options, "hemiola-tiny-chat", lambda calls: calls.stream_chat(first, **settings))
     with open_calls(options, "hemiola-tiny-chat") as engine:
         if options.message is not None:
             _answer(console, engine, messages, options.message, settings)

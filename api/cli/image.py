@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from .options import add_engine_options, add_server_options, check_output, given, model_asked, open_calls
+from .options import add_engine_options, add_server_options, check_call, check_output, given, model_asked, open_calls
 from .progress import show_progress
 
 
@@ -30,10 +30,10 @@ MEDIA_SETTINGS = ("size", "num_inference_steps", "guidance_scale", "negative_pro
 
 def run(options: argparse.Namespace) -> int:
     check_output(options.output, (".png", ".jpg", ".jpeg", ".webp"))
+    settings = {"n": options.n, **model_asked(options), **given(options, *MEDIA_SETTINGS)}
+    check_call(options, "hemiola-tiny-image", lambda calls: calls.stream_image(options.prompt, **settings))
     with open_calls(options, "hemiola-tiny-image") as engine:
-        stream = engine.stream_image(
-            options.prompt, n=options.n, **model_asked(options), **given(options, *MEDIA_SETTINGS)
-        )
+        stream = engine.stream_image(options.prompt, **settings)
         show_progress(stream)
         for index, picture in enumerate(stream.result()):
             path = options.output

@@ -2,13 +2,16 @@
 
 import argparse
 import platform
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 import torch
 from rich.console import Console
 from rich.table import Table
 
+from hemiola.core.config import DTYPES, EngineConfig
 from hemiola.core.device import describe_device
+from hemiola.core.errors import CannotFit
 from hemiola.kernels.operations import OPERATIONS
 from hemiola.kernels.registry import Target
 
@@ -20,16 +23,32 @@ PACKAGES = ("hemiola", "torch", "transformers", "diffusers", "flashinfer-python"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_engine_options(parser, model_help="plan the memory for these models (default: the built-in ones)")
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="plan the memory for these (default: the built-in)")
+    add_engine_options(parser, model_help="the same as MODEL")
 
 
 def run(options: argparse.Namespace) -> int:
     console = Console()
-    loads = compose.plan(options.model or ["demo"], engine_config(options))
+    models, config = [*options.models, *(options.model or ())] or ["demo"], engine_config(options)
     console.print(_machine())
+    try:
+        loads = compose.plan(models, config)
+    except CannotFit:
+        console.print(_weights(models, config))
+        raise
     console.print(_kernels(loads.config.device, getattr(torch, loads.config.dtype)))
     console.print(_memory(loads))
     return 0
+
+
+def _weights(models: Sequence[str], config: EngineConfig) -> Table:
+    """Of models that do not fit together here: how large each is."""
+    served, encoders, _ = compose.find_models(models, config)
+    table = Table("model", "parameters", *(f"GiB in {dtype}" for dtype in DTYPES), title="weights")
+    for name, summary in compose.weights_of((*served, *encoders)).items():
+        sizes = (f"{summary.bytes_as(dtype) / 2**30:,.2f}" for dtype in DTYPES)
+        table.add_row(name, f"{summary.num_params / 1e6:,.1f} M", *sizes)
+    return table
 
 
 def _machine() -> Table:

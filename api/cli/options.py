@@ -1,16 +1,19 @@
 """Options that several commands share, and what they make of them: an engine here, or a client of a server."""
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hemiola.core.config import DTYPES, LOAD_FORMATS, EngineConfig
+from hemiola.core.config import DTYPES, LOAD_FORMATS, MAX_FRAMES, MAX_PIXELS, EngineConfig
 from hemiola.core.errors import InvalidRequest
+from hemiola.scheduler.policy import POLICIES
 
 if TYPE_CHECKING:
+    from ..asking import Asking
     from ..client import Client
     from ..engine import Engine
+    from ..stream import Stream
 
 # What sets up an engine: option -> as if it had not been given.
 _ENGINE_OPTIONS = {
@@ -20,6 +23,10 @@ _ENGINE_OPTIONS = {
     "threads": None,
     "policy": "deadline",
     "load_format": "auto",
+    "max_batch_tokens": None,
+    "max_pixels": MAX_PIXELS,
+    "max_frames": MAX_FRAMES,
+    "activation_mib": None,
 }
 
 
@@ -35,8 +42,20 @@ def add_engine_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", default="auto", choices=("auto", *DTYPES))
     parser.add_argument("--memory-mib", type=int, metavar="N", help="size of the arena (default: 512 on a CPU)")
     parser.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: all cores but one)")
-    parser.add_argument("--policy", default="deadline", help="order of steps: deadline or fcfs")
-    parser.add_argument("--load-format", default="auto", choices=LOAD_FORMATS)
+    parser.add_argument(
+        "--policy", default="deadline", help=f"order of steps: {', '.join(POLICIES)} (default: %(default)s)"
+    )
+    parser.add_argument("--load-format", default="auto", choices=LOAD_FORMATS, help="dummy: random weights")
+    parser.add_argument("--max-batch-tokens", type=int, metavar="N", help="of one forward of a language model")
+    parser.add_argument(
+        "--max-pixels", type=int, default=MAX_PIXELS, metavar="N", help="of a picture or frame (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--max-frames", type=int, default=MAX_FRAMES, metavar="N", help="of a clip (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--activation-mib", type=int, metavar="N", help="kept for activations on a GPU, for text and for media each"
+    )
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +72,10 @@ def engine_config(options: argparse.Namespace) -> EngineConfig:
         threads=options.threads,
         policy=options.policy,
         load_format=options.load_format,
+        max_batch_tokens=options.max_batch_tokens,
+        max_pixels=options.max_pixels,
+        max_frames=options.max_frames,
+        activation_bytes=None if options.activation_mib is None else options.activation_mib << 20,
     )
 
 
@@ -82,6 +105,20 @@ def open_calls(options: argparse.Namespace, default_model: str) -> "Engine | Cli
     from ..client import Client
 
     return Client(options.url, options.api_key)
+
+
+def check_call(options: argparse.Namespace, default_model: str, call: "Callable[[Asking], Stream[Any]]") -> None:
+    """Makes the call on the edge alone, so that a mistake in it is told before any model is loaded.
+
+    Raises:
+        HemiolaError: as the call itself. A server's edge is its own: with `--url` nothing is looked at.
+    """
+    if options.url is not None:
+        return
+    from ..rehearsal import Rehearsal
+
+    with Rehearsal(options.model or [default_model], engine_config(options)) as rehearsal:
+        call(rehearsal)
 
 
 def model_asked(options: argparse.Namespace) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import argparse
 
 from .image import MEDIA_SETTINGS, add_media_arguments
-from .options import add_engine_options, add_server_options, check_output, given, model_asked, open_calls
+from .options import add_engine_options, add_server_options, check_call, check_output, given, model_asked, open_calls
 from .progress import show_progress
 
 
@@ -17,10 +17,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     check_output(options.output, (".mp4",))
+    settings = {**model_asked(options), **given(options, *MEDIA_SETTINGS, "num_frames", "fps")}
+    check_call(options, "hemiola-tiny-video", lambda calls: calls.stream_video(options.prompt, **settings))
     with open_calls(options, "hemiola-tiny-video") as engine:
-        stream = engine.stream_video(
-            options.prompt, **model_asked(options), **given(options, *MEDIA_SETTINGS, "num_frames", "fps")
-        )
+        stream = engine.stream_video(options.prompt, **settings)
         show_progress(stream)
         result = stream.result()
         print(f"{result.save(options.output)} (seed {result.seed})")

@@ -1,30 +1,28 @@
 """The engine of a server, as if it were here: `Client("http://127.0.0.1:8000")`, then the calls of `Engine`."""
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
 from msgspec import to_builtins
 
-from hemiola.core.errors import HemiolaError, InvalidRequest, RequestAborted
+from hemiola.core.errors import HemiolaError, RequestAborted
 from hemiola.core.events import Event, Finished, Image
 
 from ..asking import Asking, Messages, Prompt
-from ..front.terms import CallTerms
+from ..front.terms import COMPLETION_MAX_TOKENS, CallTerms
 from ..results import Completion, ImageResult, Picture, Scores, VideoResult
 from ..stream import Stream
 from ..wakeups import Wakeups
 from .answers import AnswerReader, CompletionReader
 from .clips import ClipReader, clip_body
 from .connection import Connection, to_json
-from .models import ServedModels
 from .pictures import PictureReader, picture_bodies
 from .programs import ProgramNews, read_scores, score_graph
-from .scores import read_echoed_scores
 from .stream import ClientStream
 from .terms import request_ids, term_fields
-from .text import Push, chat_bodies, completion_bodies, is_thinking, read_answer
+from .text import ContextLengths, Push, chat_bodies, completion_bodies, is_thinking, read_answer
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +32,7 @@ Work = Callable[[Push], Coroutine[Any, Any, None]]
 class Client(Asking):
     """Asks a server over HTTP: the same calls, events and results as of an `Engine`, from any thread or coroutine.
 
-    Of a Hemiola server it can ask everything; of others with an OpenAI API, chats, completions and pictures, in the
-    words of that API. Options beyond it are refused, unless the server is known to honour them: see `extensions`.
+    Of a Hemiola server it can ask everything; of others with an OpenAI API, chats, completions and pictures.
     Events differ in this: tokens have no ids (-1), text and log-probabilities come as the server cuts them, a clip's
     progress is in percent, and its frames have been through a video codec.
 
@@ -43,9 +40,6 @@ class Client(Asking):
         url: of the server, with or without `/v1`.
         api_key: if the server wants one.
         timeout: seconds without a byte after which an answer is given up; a server's streams always say something.
-        base_url: the URL, as OpenAI's client calls it.
-        extensions: whether the server honours options beyond the OpenAI API; None: Hemiola, vLLM and SGLang do, as
-            far as they know them, and are known by what they say of their models.
 
     Raises:
         InvalidRequest: the URL is none.
@@ -54,19 +48,9 @@ class Client(Asking):
     Use it as a context manager, or `close()` it.
     """
 
-    def __init__(
-        self,
-        url: str | None = None,
-        api_key: str | None = None,
-        timeout: float = 600.0,
-        *,
-        base_url: str | None = None,
-        extensions: bool | None = None,
-    ) -> None:
-        if (url is None) == (base_url is None):
-            raise InvalidRequest("url", "Say where the server is: Client('http://...'), or Client(base_url=...).")
-        self._connection = Connection(url or base_url or "", api_key, timeout)
-        self._models = ServedModels(self._connection, extensions)
+    def __init__(self, url: str, api_key: str | None = None, timeout: float = 600.0) -> None:
+        self._connection = Connection(url, api_key, timeout)
+        self._contexts = ContextLengths(self._connection)
         self._wakeups = Wakeups()
 
     def __enter__(self) -> "Client":
@@ -90,10 +74,8 @@ class Client(Asking):
         readers = [AnswerReader(request_id) for request_id in request_ids(terms, len(bodies))]
 
         def work(index: int) -> Work:
-            path, body = "/v1/chat/completions", to_json(bodies[index])
-            return self._checked(
-                path, bodies[index], lambda push: read_answer(self._connection, path, body, readers[index], push)
-            )
+            body = to_json(bodies[index])
+            return lambda push: read_answer(self._connection, "/v1/chat/completions", body, readers[index], push)
 
         return self._start_text(terms, [work(i) for i in range(len(bodies))], readers, len(bodies))
 
@@ -105,8 +87,12 @@ class Client(Asking):
         terms: CallTerms | None = None,
         **options: Any,
     ) -> Stream[Completion]:
-        """Continues a text or token ids, or several of them. Options: see `TextFront.completion_requests`."""
+        """Continues a text or token ids, or several of them. Options: see `TextFront.completion_requests`.
+
+        By 16 tokens unless `max_tokens` says otherwise; None is as many as the context has room for.
+        """
         terms = terms or CallTerms()
+        options = {"max_tokens": COMPLETION_MAX_TOKENS, **options}
         bodies = completion_bodies(prompt, terms, model=model, **options)
         ids = request_ids(terms, len(bodies))
         readers = [CompletionReader(ids[i], is_thinking=is_thinking(body)) for i, body in enumerate(bodies)]
@@ -117,10 +103,10 @@ class Client(Asking):
             async def complete(push: Push) -> None:
                 body = bodies[index]
                 if body["max_tokens"] is None:
-                    body["max_tokens"] = await self._models.context_len(model)
+                    body["max_tokens"] = await self._contexts.of(model)
                 await read_answer(self._connection, "/v1/completions", to_json(body), readers[index], push)
 
-            return self._checked("/v1/completions", bodies[index], complete)
+            return complete
 
         works = [work(i) for i in range(len(bodies))]
         return self._start_text(terms, works, readers, options.get("n") or 1)
@@ -136,11 +122,7 @@ class Client(Asking):
 
         def work(index: int) -> Work:
             body = to_json(bodies[index])
-            return self._checked(
-                "/v1/images/generations",
-                bodies[index],
-                lambda push: readers[index].read(self._connection, body, push),
-            )
+            return lambda push: readers[index].read(self._connection, body, push)
 
         def assemble(events: Sequence[Event]) -> ImageResult:
             pixels = {event.request_id: event.pixels for event in events if isinstance(event, Image)}
@@ -156,36 +138,28 @@ class Client(Asking):
     ) -> Stream[VideoResult]:
         """Makes one clip. Options: see `MediaFront.requests`, without `n`."""
         terms = terms or CallTerms()
-        said = clip_body(prompt, terms, model=model, **options)
-        body = to_json(said)
+        body = to_json(clip_body(prompt, terms, model=model, **options))
         reader = ClipReader(terms.id)
 
         def assemble(events: Sequence[Event]) -> VideoResult:
             assert reader.result is not None, "a clip that has finished is here"
             return reader.result
 
-        work = self._checked("/v1/videos", said, lambda push: reader.read(self._connection, body, push))
-        return self._start(terms, [work], assemble)
+        return self._start(terms, [lambda push: reader.read(self._connection, body, push)], assemble)
 
     # Programs
 
     def stream_scores(
         self, choices: Sequence[str], *, model: str | None = None, terms: CallTerms | None = None, **options: Any
     ) -> Stream[Scores]:
-        """What the model thinks of each choice, exactly: a program of one `select`. Options: see `score_requests`.
-
-        Other servers score what continues plain text, if their completions have `echo` with `logprobs`.
-        """
+        """What the model thinks of each choice, exactly: a program of one `select`. Options: see `score_requests`."""
         terms = terms or CallTerms()
         graph = score_graph(choices, model, **options)
         body = to_json({"program": to_builtins(graph), "stream": True, **term_fields(terms)})
         found: list[Scores] = []
 
-        async def work(push: Push) -> None:
-            if await self._models.is_hemiola():
-                await read_scores(self._connection, body, terms.id, push, found.append)
-            else:
-                await read_echoed_scores(self._connection, choices, model, terms.id, push, found.append, **options)
+        def work(push: Push) -> Coroutine[Any, Any, None]:
+            return read_scores(self._connection, body, terms.id, push, found.append)
 
         return self._start(terms, [work], lambda events: found[0])
 
@@ -199,15 +173,6 @@ class Client(Asking):
         return ProgramNews(self._connection, name, body)
 
     # Inside
-
-    def _checked(self, path: str, body: Mapping[str, Any], work: Work) -> Work:
-        """The same work, once the server is known to honour all that the body says."""
-
-        async def checked(push: Push) -> None:
-            await self._models.check(path, body)
-            await work(push)
-
-        return checked
 
     def _start_text(
         self, terms: CallTerms, works: Sequence[Work], readers: Sequence[AnswerReader], answers_per_prompt: int

@@ -14,6 +14,8 @@ from hemiola.core.request import ProgramShare
 from hemiola.core.service import service_class
 
 MAX_ID_LEN = 256
+# Of a completion that does not say how long it may be, as in OpenAI's API; None says: as long as the context has room.
+COMPLETION_MAX_TOKENS = 16
 
 
 def engine_clock() -> float:

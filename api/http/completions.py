@@ -12,7 +12,7 @@ from starlette.responses import Response
 from hemiola.core.errors import InvalidRequest
 from hemiola.core.request import TextRequest
 
-from ..front.terms import CallTerms, wrong_type
+from ..front.terms import COMPLETION_MAX_TOKENS, CallTerms, wrong_type
 from ..front.text import TextFront
 from ..results import Answer, Completion
 from ..stream import Stream
@@ -28,7 +28,6 @@ from .usage import usage_json
 
 router = APIRouter()
 
-DEFAULT_MAX_TOKENS = 16
 MAX_LOGPROBS = 5
 
 
@@ -69,7 +68,7 @@ def _read_ask(fields: Fields, request: Request) -> CompletionAsk:
     alias = read_model(fields)
     prompt = _read_prompt(fields)
     front = server.text_front(alias)
-    options = read_sampling(fields, "max_tokens", DEFAULT_MAX_TOKENS, front.context_len)
+    options = read_sampling(fields, "max_tokens", COMPLETION_MAX_TOKENS, front.context_len)
     options["logprobs"] = fields.integer("logprobs", smallest=0, largest=MAX_LOGPROBS)
     options["add_special_tokens"] = fields.boolean("add_special_tokens") is not False
     has_echo = fields.boolean("echo") or False

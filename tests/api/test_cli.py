@@ -8,6 +8,8 @@ import pytest
 from PIL import Image
 
 from hemiola.api.cli import main
+from hemiola.core.hub import known_models
+from hemiola.scheduler.policy import POLICIES
 
 QUICK = ["--steps", "2", "--threads", "1", "--seed", "3"]
 
@@ -51,6 +53,64 @@ def test_models_and_info(capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     assert main(["info"]) == 0
     shown = capsys.readouterr().out
     assert all(word in shown for word in ("arena", "paged_attention", "weights of hemiola-tiny-chat", "cores"))
+
+
+def test_models_are_shown_whole_on_pipes_of_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names and folders were cut."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["models"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for source in known_models():
+        assert any(source.name in line and str(source.path) in line for line in lines), source.name
+
+
+def test_info_of_a_model_that_cannot_fit_says_how_large_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "240")
+    assert main(["info", "dummy:llama-8b", "big=dummy:flux-dev", "--memory-mib", str(1 << 30)]) == 2
+    said = capsys.readouterr()
+    assert "8,030.3 M" in said.out and "14.96" in said.out  # GiB in bfloat16
+    assert "16,870.6 M" in said.out
+    assert "can be had at most" in said.err
+
+
+def test_info_lists_what_memory_is_for(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "240")
+    assert main(["info", "dummy:llama-tiny", "--memory-mib", "64"]) == 0
+    shown = capsys.readouterr().out
+    assert "weights of dummy:llama-tiny" in shown and "0.9 M parameters, random" in shown
+    assert "64 MiB" in shown and "host tier" in shown
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["image", "a fox", "--size", "100x100"],
+        ["image", "a fox", "--max-pixels", "4096"],
+        ["image", "a fox", "-n", "0"],
+        ["video", "a fox", "--frames", "6"],
+        ["video", "a fox", "--max-frames", "5", "--frames", "9"],
+        ["chat", "hello", "--temperature", "9"],
+        ["chat", "--temperature", "9"],
+    ],
+)
+def test_values_are_checked_before_any_model_is_loaded(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong temperature was told of after the weights had been read."""
+
+    def load(*_: object, **__: object) -> None:
+        raise AssertionError("a model is loaded")
+
+    monkeypatch.setattr("hemiola.api.compose.build", load)
+    assert main([*arguments, "--threads", "1"]) == 2
+
+
+def test_the_help_names_all_policies(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["chat", "--help"])
+    assert f"order of steps: {', '.join(POLICIES)}" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

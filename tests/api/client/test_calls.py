@@ -72,10 +72,15 @@ def test_completions_of_texts_and_ids_are_the_engines(engine: Engine, client: Cl
         assert ours.usage.prompt_tokens == theirs.usage.prompt_tokens
 
 
-def test_a_completion_without_a_limit_goes_on_as_in_the_engine(engine: Engine, client: Client) -> None:
-    """And not for the API's 16 tokens: until the model ends its turn."""
+def test_a_completion_that_says_nothing_of_its_length_has_the_apis_16_tokens(engine: Engine, client: Client) -> None:
+    for asked in (client, engine):
+        completion = asked.complete("Once upon a time", temperature=0.0, ignore_eos=True)
+        assert (completion.usage.completion_tokens, completion.finish_reason) == (16, "length")
+
+
+def test_a_completion_without_a_limit_goes_on_until_the_model_ends_its_turn(engine: Engine, client: Client) -> None:
     (request,) = engine.text_front(CHAT).chat_requests("Tell me a story.", CallTerms())
-    ours, theirs = (asked.complete(request.token_ids, temperature=0.0) for asked in (client, engine))
+    ours, theirs = (asked.complete(request.token_ids, temperature=0.0, max_tokens=None) for asked in (client, engine))
     assert ours.finish_reason == theirs.finish_reason == "stop"
     assert ours.usage.completion_tokens == theirs.usage.completion_tokens > 16
     assert ours.text == theirs.text
