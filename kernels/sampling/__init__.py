@@ -45,4 +45,10 @@ class Sampler(Protocol):
     def sample(logits_RV: Tensor, draw: Draw) -> Tensor: ...
 
 
-SAMPLER: Operation[Sampler] = Operation("sampling", {"torch": "hemiola.kernels.sampling.torch_reference:TorchSampler"})
+SAMPLER: Operation[Sampler] = Operation(
+    "sampling",
+    {
+        "triton": "hemiola.kernels.sampling.triton_backend:TritonSampler",
+        "torch": "hemiola.kernels.sampling.torch_reference:TorchSampler",
+    },
+)

@@ -56,6 +56,12 @@ def check_rope(backend: Any) -> None:
     a, b = x.chunk(2, -1)
     turned = torch.cat((a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()), -1) * 1.25
     close(wide[:, :4], turned)
+    weight, normed = torch.randn(4, 16), torch.randn(3, 5, 16)
+    x = normed[:, :4] * torch.rsqrt((normed[:, :4] ** 2).mean(-1, keepdim=True) + 1e-5) * weight
+    rope.rotate(normed[:, :4], rope.at(positions, torch.float32), rope.head_norm(weight, 1e-5))
+    a, b = x.chunk(2, -1)
+    turned = torch.cat((a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()), -1) * 1.25
+    close(normed[:, :4], turned)
 
 
 def check_gated_activation(backend: Any) -> None:
@@ -190,18 +196,19 @@ def check_dense_attention(backend: Any) -> None:
 
 
 def check_sampling(backend: Any) -> None:
-
-    num_vocab = 400
+    num_vocab, device = 400, torch.get_default_device()
     logits = torch.randn(64, num_vocab) * 2
     logits[5, 10:20] = logits[5].max()  # equally likely tokens at the border are kept together
     assert backend.greedy(logits).tolist() == logits.argmax(-1).tolist()
-    numbers = torch.Generator().manual_seed(3)
-    temperature = torch.rand(64, generator=numbers) + 0.3
-    top_p = torch.where(torch.arange(64) % 3 == 0, 1.0, torch.rand(64, generator=numbers).clamp(min=1e-6))
-    top_k = torch.where(torch.arange(64) % 2 == 0, 0, torch.randint(1, 390, (64,), generator=numbers))
-    uniform = torch.rand(64, generator=numbers, dtype=torch.float64)
-    uniform[:2] = torch.tensor([0.0, 1 - 2**-32], dtype=torch.float64)
-    tokens = backend.sample(logits, Draw(temperature, top_p, top_k, uniform)).tolist()
+    with torch.device("cpu"):
+        numbers = torch.Generator().manual_seed(3)
+        temperature = torch.rand(64, generator=numbers) + 0.3
+        top_p = torch.where(torch.arange(64) % 3 == 0, 1.0, torch.rand(64, generator=numbers).clamp(min=1e-6))
+        top_k = torch.where(torch.arange(64) % 2 == 0, 0, torch.randint(1, 390, (64,), generator=numbers))
+        uniform = torch.rand(64, generator=numbers, dtype=torch.float64)
+        uniform[:2] = torch.tensor([0.0, 1 - 2**-32], dtype=torch.float64)
+    tokens = backend.sample(logits, Draw(*(x.to(device) for x in (temperature, top_p, top_k, uniform)))).tolist()
+    logits = logits.cpu()
     for i in range(64):
         assert tokens[i] == plain_sample(logits[i], temperature[i], float(top_p[i]), int(top_k[i]), float(uniform[i]))
 
