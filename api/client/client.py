@@ -1,13 +1,13 @@
 """The engine of a server, as if it were here: `Client("http://127.0.0.1:8000")`, then the calls of `Engine`."""
 
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from msgspec import to_builtins
 
-from hemiola.core.errors import HemiolaError, RequestAborted
+from hemiola.core.errors import HemiolaError, InvalidRequest, RequestAborted
 from hemiola.core.events import Event, Finished, Image
 
 from ..asking import Asking, Messages, Prompt
@@ -18,11 +18,13 @@ from ..wakeups import Wakeups
 from .answers import AnswerReader, CompletionReader
 from .clips import ClipReader, clip_body
 from .connection import Connection, to_json
+from .models import ServedModels
 from .pictures import PictureReader, picture_bodies
 from .programs import ProgramNews, read_scores, score_graph
+from .scores import read_echoed_scores
 from .stream import ClientStream
 from .terms import request_ids, term_fields
-from .text import ContextLengths, Push, chat_bodies, completion_bodies, is_thinking, read_answer
+from .text import Push, chat_bodies, completion_bodies, is_thinking, read_answer
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +34,8 @@ Work = Callable[[Push], Coroutine[Any, Any, None]]
 class Client(Asking):
     """Asks a server over HTTP: the same calls, events and results as of an `Engine`, from any thread or coroutine.
 
-    Of a Hemiola server it can ask everything; of others with an OpenAI API, chats, completions and pictures.
+    Of a Hemiola server it can ask everything; of others with an OpenAI API, chats, completions and pictures, in the
+    words of that API. Options beyond it are refused, unless the server is known to honour them: see `extensions`.
     Events differ in this: tokens have no ids (-1), text and log-probabilities come as the server cuts them, a clip's
     progress is in percent, and its frames have been through a video codec.
 
@@ -40,6 +43,9 @@ class Client(Asking):
         url: of the server, with or without `/v1`.
         api_key: if the server wants one.
         timeout: seconds without a byte after which an answer is given up; a server's streams always say something.
+        base_url: the URL, as OpenAI's client calls it.
+        extensions: whether the server honours options beyond the OpenAI API; None: Hemiola, vLLM and SGLang do, as
+            far as they know them, and are known by what they say of their models.
 
     Raises:
         InvalidRequest: the URL is none.
@@ -48,9 +54,19 @@ class Client(Asking):
     Use it as a context manager, or `close()` it.
     """
 
-    def __init__(self, url: str, api_key: str | None = None, timeout: float = 600.0) -> None:
-        self._connection = Connection(url, api_key, timeout)
-        self._contexts = ContextLengths(self._connection)
+    def __init__(
+        self,
+        url: str | None = None,
+        api_key: str | None = None,
+        timeout: float = 600.0,
+        *,
+        base_url: str | None = None,
+        extensions: bool | None = None,
+    ) -> None:
+        if (url is None) == (base_url is None):
+            raise InvalidRequest("url", "Say where the server is: Client('http://...'), or Client(base_url=...).")
+        self._connection = Connection(url or base_url or "", api_key, timeout)
+        self._models = ServedModels(self._connection, extensions)
         self._wakeups = Wakeups()
 
     def __enter__(self) -> "Client":
@@ -74,8 +90,10 @@ class Client(Asking):
         readers = [AnswerReader(request_id) for request_id in request_ids(terms, len(bodies))]
 
         def work(index: int) -> Work:
-            body = to_json(bodies[index])
-            return lambda push: read_answer(self._connection, "/v1/chat/completions", body, readers[index], push)
+            path, body = "/v1/chat/completions", to_json(bodies[index])
+            return self._checked(
+                path, bodies[index], lambda push: read_answer(self._connection, path, body, readers[index], push)
+            )
 
         return self._start_text(terms, [work(i) for i in range(len(bodies))], readers, len(bodies))
 
@@ -103,10 +121,10 @@ class Client(Asking):
             async def complete(push: Push) -> None:
                 body = bodies[index]
                 if body["max_tokens"] is None:
-                    body["max_tokens"] = await self._contexts.of(model)
+                    body["max_tokens"] = await self._models.context_len(model)
                 await read_answer(self._connection, "/v1/completions", to_json(body), readers[index], push)
 
-            return complete
+            return self._checked("/v1/completions", bodies[index], complete)
 
         works = [work(i) for i in range(len(bodies))]
         return self._start_text(terms, works, readers, options.get("n") or 1)
@@ -122,7 +140,11 @@ class Client(Asking):
 
         def work(index: int) -> Work:
             body = to_json(bodies[index])
-            return lambda push: readers[index].read(self._connection, body, push)
+            return self._checked(
+                "/v1/images/generations",
+                bodies[index],
+                lambda push: readers[index].read(self._connection, body, push),
+            )
 
         def assemble(events: Sequence[Event]) -> ImageResult:
             pixels = {event.request_id: event.pixels for event in events if isinstance(event, Image)}
@@ -138,28 +160,36 @@ class Client(Asking):
     ) -> Stream[VideoResult]:
         """Makes one clip. Options: see `MediaFront.requests`, without `n`."""
         terms = terms or CallTerms()
-        body = to_json(clip_body(prompt, terms, model=model, **options))
+        said = clip_body(prompt, terms, model=model, **options)
+        body = to_json(said)
         reader = ClipReader(terms.id)
 
         def assemble(events: Sequence[Event]) -> VideoResult:
             assert reader.result is not None, "a clip that has finished is here"
             return reader.result
 
-        return self._start(terms, [lambda push: reader.read(self._connection, body, push)], assemble)
+        work = self._checked("/v1/videos", said, lambda push: reader.read(self._connection, body, push))
+        return self._start(terms, [work], assemble)
 
     # Programs
 
     def stream_scores(
         self, choices: Sequence[str], *, model: str | None = None, terms: CallTerms | None = None, **options: Any
     ) -> Stream[Scores]:
-        """What the model thinks of each choice, exactly: a program of one `select`. Options: see `score_requests`."""
+        """What the model thinks of each choice, exactly: a program of one `select`. Options: see `score_requests`.
+
+        Other servers score what continues plain text, if their completions have `echo` with `logprobs`.
+        """
         terms = terms or CallTerms()
         graph = score_graph(choices, model, **options)
         body = to_json({"program": to_builtins(graph), "stream": True, **term_fields(terms)})
         found: list[Scores] = []
 
-        def work(push: Push) -> Coroutine[Any, Any, None]:
-            return read_scores(self._connection, body, terms.id, push, found.append)
+        async def work(push: Push) -> None:
+            if await self._models.is_hemiola():
+                await read_scores(self._connection, body, terms.id, push, found.append)
+            else:
+                await read_echoed_scores(self._connection, choices, model, terms.id, push, found.append, **options)
 
         return self._start(terms, [work], lambda events: found[0])
 
@@ -173,6 +203,15 @@ class Client(Asking):
         return ProgramNews(self._connection, name, body)
 
     # Inside
+
+    def _checked(self, path: str, body: Mapping[str, Any], work: Work) -> Work:
+        """The same work, once the server is known to honour all that the body says."""
+
+        async def checked(push: Push) -> None:
+            await self._models.check(path, body)
+            await work(push)
+
+        return checked
 
     def _start_text(
         self, terms: CallTerms, works: Sequence[Work], readers: Sequence[AnswerReader], answers_per_prompt: int
