@@ -1,4 +1,8 @@
-"""Rotary position embedding (https://arxiv.org/abs/2104.09864), in the half-split pairing of Llama."""
+"""Rotary position embedding (https://arxiv.org/abs/2104.09864), in the half-split pairing of Llama, behind the RMS norm
+of heads that some models have.
+
+Denoisers pair neighbours instead: see ../head_rope.
+"""
 
 from typing import Any, Protocol
 
@@ -19,8 +23,13 @@ class Rope(Protocol):
         """What all layers of a step need, computed once: the angles of its tokens, for inputs of that dtype."""
         ...
 
-    def rotate(self, x_THD: Tensor, angles: Any) -> None:
-        """Rotates queries or keys in place; x may be a strided view."""
+    @staticmethod
+    def head_norm(weight_HD: Tensor, eps: float) -> Any:
+        """What `rotate` takes as `norm`: an RMS norm of every head, with a weight for each, bound at load time."""
+        ...
+
+    def rotate(self, x_THD: Tensor, angles: Any, norm: Any = None) -> None:
+        """Norms, where there is a norm, and rotates queries or keys in place; x may be a strided view."""
         ...
 
 

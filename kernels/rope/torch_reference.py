@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..registry import Target
+from ..rms_norm.torch_reference import TorchRmsNorm
 
 Angles = tuple[Tensor, Tensor]  # cos [T, 1, 1, F]; (-sin, sin) [T, 1, 2, F]
 
@@ -31,7 +32,13 @@ class TorchRope:
         signed_T2F = torch.stack((-sin_TF, sin_TF), 1)
         return cos_TF[:, None, None].to(dtype), signed_T2F[:, None].to(dtype)
 
-    def rotate(self, x_THD: Tensor, angles: Angles) -> None:
+    @staticmethod
+    def head_norm(weight_HD: Tensor, eps: float) -> TorchRmsNorm:
+        return TorchRmsNorm(weight_HD, eps)
+
+    def rotate(self, x_THD: Tensor, angles: Angles, norm: TorchRmsNorm | None = None) -> None:
+        if norm is not None:
+            norm.in_place(x_THD)
         cos, signed_sin = angles
         num_tokens, num_heads, size = x_THD.shape
         x_TH2F = x_THD.view(num_tokens, num_heads, 2, size // 2)

@@ -1,6 +1,7 @@
 """The decoder of Llama, Mistral, Qwen2 and Qwen3, on explicit tensors: what differs between them is `DecoderConfig`.
 
-Fused where it pays: queries, keys and values in one product, gates and ups in one, norms of queries and keys at once.
+Fused where it pays: queries, keys and values in one product, gates and ups in one, norms and rotations of queries and
+keys at once.
 In the last layer only the rows whose logits are wanted go through the output product and the MLP.
 Shape suffixes: T tokens, R rows wanted, C hidden size, I intermediate size, V vocabulary, H query heads, K key heads,
 D head size.
@@ -74,7 +75,7 @@ class _Layer:
     index: int
     attention_norm: RmsNorm
     qkv: Linear
-    qk_norm: RmsNorm | None
+    qk_norm: Any  # of the rope's backend; None where queries and keys are not normed
     out: Linear
     mlp_norm: RmsNorm
     gate_up: Linear
@@ -150,9 +151,7 @@ class Decoder:
         shape = self.shape
         qkv_TGD = layer.qkv(normed_TC).view(-1, self._num_qk + shape.num_kv_heads, shape.head_dim)
         qk_TGD = qkv_TGD[:, : self._num_qk]
-        if layer.qk_norm is not None:
-            layer.qk_norm.in_place(qk_TGD)
-        self._rope.rotate(qk_TGD, angles)
+        self._rope.rotate(qk_TGD, angles, layer.qk_norm)
         kv_T2KD = qkv_TGD[:, shape.num_heads :].view(-1, 2, shape.num_kv_heads, shape.head_dim)
         out_THD = attend(layer.index, qkv_TGD[:, : shape.num_heads], kv_T2KD, layer.options)
         return out_THD.view(out_THD.shape[0], -1)
@@ -190,9 +189,9 @@ def _build_layer(config: DecoderConfig, weights: Tensors, kernels: DecoderKernel
     )
 
 
-def _build_qk_norm(config: DecoderConfig, weights: Tensors, kernels: DecoderKernels, prefix: str) -> RmsNorm:
+def _build_qk_norm(config: DecoderConfig, weights: Tensors, kernels: DecoderKernels, prefix: str) -> Any:
     """One norm for the heads of queries and keys together."""
     shape = config.shape
     q_D, k_D = (weights.take(f"{prefix}self_attn.{name}_norm.weight", (shape.head_dim,)) for name in "qk")
     weight_GD = torch.cat((q_D.expand(shape.num_heads, -1), k_D.expand(shape.num_kv_heads, -1)))
-    return kernels.rms_norm(weight_GD, config.rms_norm_eps)
+    return kernels.rope.head_norm(weight_GD, config.rms_norm_eps)

@@ -50,6 +50,13 @@ def _rotated_halves(backend: Any, qkv: Tensor, positions: Tensor) -> Tensor:
     return written
 
 
+def _normed_and_rotated(backend: Any, qkv: Tensor, positions: Tensor, weight: Tensor) -> Tensor:
+    written = qkv.clone()
+    rope = backend(torch.full((64,), 2.0**-12, device=qkv.device))
+    rope.rotate(written[:, :40], rope.at(positions, torch.float32), rope.head_norm(weight, 1e-6))
+    return written
+
+
 def _stored(backend: Any, qkv: Tensor, places: Tensor) -> Tensor:
     pages = torch.zeros(400, 2, 2, 16, 8, 128, dtype=qkv.dtype, device=qkv.device)
     backend.store(pages[:, 1], qkv[:, 32:].view(-1, 2, 8, 128), places // 16, places % 16)
@@ -76,6 +83,11 @@ TASKS: dict[str, Task] = {
     "norm of a sum": Task("rms_norm", lambda n: (_randn(n, 2880), _randn(n, 2880), _randn(2880)), _norm_of_a_sum),
     "norm of heads in place": Task("rms_norm", lambda n: (_randn(n, 48, 128), _randn(40, 128)), _norm_of_heads),
     "rotated halves": Task("rope", lambda n: (_randn(n, 48, 96), torch.arange(n, device="cuda")), _rotated_halves),
+    "normed and rotated halves": Task(
+        "rope",
+        lambda n: (_randn(n, 48, 128), torch.arange(n, device="cuda"), _randn(40, 128)),
+        _normed_and_rotated,
+    ),
     "gated activation": Task(
         "gated_activation",
         lambda n: (_randn(n, 2 * 2880),),
