@@ -110,4 +110,4 @@ def sample(
                 last = tl.max(tl.where(kept > 0, column, -1), 0)
                 token = start + tl.minimum(tl.min(tl.where(is_hit, column, BLOCK), 0), last)
             before = after
-    tl.store(tokens + r, token.to(tl.int64))
+    tl.store(tokens + r, token)

@@ -28,7 +28,7 @@ def sampler(name: str) -> Any:
 
 
 def draws(num_rows: int) -> tuple[Tensor, Draw]:
-    """Rows of every kind: with neither, one or both filters, flat and peaked, and with much of the vocabulary masked."""
+    """Rows of every kind: with neither, one or both filters, flat and peaked, and with much of it masked."""
     torch.manual_seed(0)
     logits = torch.randn(num_rows, NUM_VOCAB, device="cuda") * (1 + 5 * torch.rand(num_rows, 1, device="cuda"))
     logits[::7, 100:] = float("-inf")
