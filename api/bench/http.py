@@ -36,7 +36,7 @@ _SERVE = "import sys; from hemiola.api.cli import main; sys.exit(main())"
 def run(*, repeats: int, threads: int) -> Report:
     """Sixteen chats at once, and one alone."""
     rng = random.Random(0)
-    with Engine(MODEL, threads=threads) as engine, _server(threads) as url, Client(url) as client:
+    with Engine(MODEL, threads=threads) as engine, running_server(MODEL, threads) as url, Client(url) as client:
 
         def rated(calls: Asking, count: int) -> float:
             """Fresh prompts for every run, so that no more of them is in the prefix cache than their template."""
@@ -66,12 +66,12 @@ def _chat(calls: Asking, asked: Sequence[str]) -> None:
 
 
 @contextmanager
-def _server(threads: int) -> Iterator[str]:
+def running_server(model: str, threads: int) -> Iterator[str]:
     """The address of a `hemiola serve` that is ready."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-c", _SERVE, "serve", MODEL, "--port", str(port), "--threads", str(threads)]
+        command = [sys.executable, "-c", _SERVE, "serve", model, "--port", str(port), "--threads", str(threads)]
         process = subprocess.Popen([*command, "--data-dir", folder], stdout=subprocess.DEVNULL)
         try:
             url = f"http://127.0.0.1:{port}"

@@ -1,19 +1,23 @@
 """Picture books as programs, against the same calls made one after the other.
 
 The text of 16 books is compared with calls that reuse no prefix; whole books, with pictures and clips, with calls on an
-engine that does, so that what is left is doing things at once.
+engine that does, so that what is left is doing things at once. The same books are also sent to a server, each whole.
 """
 
 import statistics
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any
 
+from ..client import Client
 from ..engine import Engine
+from ..programs.batch import BatchItem
 from ..programs.expressions import assistant, gen, gen_image, gen_video, system, user
 from ..programs.program import program
 from ..programs.state import State
 from ..results import Completion, Scores
-from .report import Report, Scenario, cost, machine_name, seconds
+from .http import running_server
+from .report import Report, Scenario, cost, in_turn, machine_name, seconds
 
 ANIMALS = "heron fox owl cat dog bear whale duck frog horse lion mouse penguin rabbit snail tiger".split()
 MOODS = ["calm", "funny", "sad"]
@@ -23,6 +27,8 @@ PROMPT, MOOD = "Now write an image prompt for this scene.", "What is the mood of
 LONG: dict[str, Any] = {"max_tokens": 60}
 SHORT: dict[str, Any] = {"max_tokens": 30, "stop": "\n"}
 STEPS, NUM_SCENES, NUM_WHOLE_BOOKS = 4, 3, 2
+SERVED_TARGET = 1 / 1.1
+"""A server may take a tenth longer."""
 
 
 @program
@@ -80,14 +86,43 @@ def run(*, repeats: int, threads: int) -> Report:
         _both(engine, engine, ["a warm dog"], True)
         texts = [_both(engine, plain, _about(i, ANIMALS), False) for i in range(repeats)]
         wholes = [_both(engine, engine, _about(i, ANIMALS[-NUM_WHOLE_BOOKS:]), True) for i in range(repeats)]
+    served_s, here_s = _served_and_here(repeats, threads)
     text_s, text_hand_s, computed, computed_hand = (statistics.median(each) for each in zip(*texts, strict=True))
     whole_s, whole_hand_s, _, _ = (statistics.median(each) for each in zip(*wholes, strict=True))
     scenarios: tuple[Scenario, ...] = (
         cost("text of 16 books", text_s, "s", text_hand_s, 3.0),
         cost("  prompt tokens computed", computed, "tokens", computed_hand, 4.0),
+        cost("  sent to a server, against here", served_s, "s", here_s, SERVED_TARGET),
         cost(f"{NUM_WHOLE_BOOKS} books with pictures and clips", whole_s, "s", whole_hand_s, 1.15),
     )
     return Report("programs", machine_name(), "float32", threads, scenarios)
+
+
+def _served_and_here(repeats: int, threads: int) -> tuple[float, float]:
+    """Seconds of the text of all books: sent to a server, one request a book, and on an engine in this process.
+
+    All of the server shares the machine.
+    """
+    rooms = {"served": count(), "here": count()}
+    with (
+        Engine("hemiola-tiny-chat", threads=threads) as engine,
+        running_server("hemiola-tiny-chat", threads) as url,
+        Client(url) as client,
+    ):
+        programs = {"served": book.on(client, remote=True), "here": book.on(engine)}
+
+        def timed(where: str) -> float:
+            items = [{"animal": each, "has_media": False} for each in _about(next(rooms[where]), ANIMALS)]
+            return seconds(lambda: _raise_for_errors(programs[where].run_batch(items)))
+
+        served_s, here_s = in_turn([lambda: timed("served"), lambda: timed("here")], repeats)
+    return served_s, here_s
+
+
+def _raise_for_errors(items: Sequence[BatchItem]) -> None:
+    for item in items:
+        if item.run is None or item.error is not None:
+            raise item.error or AssertionError("An item without an error has a run.")
 
 
 def _both(engine: Engine, other: Engine, animals: Sequence[str], has_media: bool) -> tuple[float, float, int, int]:
@@ -96,10 +131,9 @@ def _both(engine: Engine, other: Engine, animals: Sequence[str], has_media: bool
 
     def programs() -> None:
         nonlocal computed
-        for item in book.on(engine).run_batch([{"animal": each, "has_media": has_media} for each in animals]):
-            if item.run is None or item.error is not None:
-                raise item.error or AssertionError("An item without an error has a run.")
-            computed += item.run.trace().computed_prompt_tokens
+        items = book.on(engine).run_batch([{"animal": each, "has_media": has_media} for each in animals])
+        _raise_for_errors(items)
+        computed += sum(item.run.trace().computed_prompt_tokens for item in items if item.run is not None)
 
     def hand() -> None:
         nonlocal computed_hand
