@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from hemiola.kernels.attention import PAGED_ATTENTION, RAGGED_ATTENTION, ScoreOptions, flashinfer_wrapper
+from hemiola.kernels.attention import PAGED_ATTENTION, RAGGED_ATTENTION, PagedRows, ScoreOptions, flashinfer_wrapper
 from hemiola.kernels.attention.paged_flashinfer import FlashInferPagedAttention
 from hemiola.kernels.attention.ragged_flashinfer import MAX_PLANS, FlashInferRaggedAttention
 from hemiola.kernels.captured import keeping
@@ -144,8 +145,8 @@ def test_paged_attention_is_planned_as_the_formula_says(monkeypatch: pytest.Monk
 
 def test_a_step_is_planned_once_for_all_layers_with_the_same_options() -> None:
     attention = FlashInferPagedAttention(torch.zeros(9, 3, 2, cases.PAGE_LEN, 2, 16))
-    plans = [attention.plan(cases.PagedRows(1, [1, 3], cases.np.array([5, 9]), cases.np.arange(6).reshape(2, 3)))] * 2
-    plans.append(attention.plan(cases.PagedRows(1, [1], cases.np.array([5]), cases.np.arange(2)[None])))
+    plans = [attention.plan(PagedRows(1, [1, 3], np.array([5, 9]), np.arange(6).reshape(2, 3)))] * 2
+    plans.append(attention.plan(PagedRows(1, [1], np.array([5]), np.arange(2)[None])))
     for layer in range(3):
         for plan, num_tokens in zip(plans, (4, 4, 1), strict=True):
             attention.run(layer, torch.randn(num_tokens, 6, 16), plan, ScoreOptions(0.25))
@@ -192,7 +193,7 @@ def test_nothing_is_planned_while_a_graph_is_captured(monkeypatch: pytest.Monkey
     pages = torch.zeros(9, 3, 2, cases.PAGE_LEN, 2, 16)
     paged, ragged, options = FlashInferPagedAttention(pages), FlashInferRaggedAttention(), ScoreOptions(0.25)
     fixed = paged.fixed_plan(1, 4)
-    rows = cases.PagedRows(1, [1], cases.np.array([5]), cases.np.arange(2)[None])
+    rows = PagedRows(1, [1], np.array([5]), np.arange(2)[None])
     fixed.set(rows)
     x = torch.randn(1, 2, 16)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)

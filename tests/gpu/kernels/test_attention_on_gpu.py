@@ -119,7 +119,7 @@ class Cache:
     ) -> list[Tensor]:
         parts = q.split(new_lens)
         kv = (self.kv[i][:, layer].unbind(1) for i in chosen)
-        return [softmax_attention(part, *each, options) for part, each in zip(parts, kv, strict=True)]
+        return [softmax_attention(part, k, v, options) for part, (k, v) in zip(parts, kv, strict=True)]
 
 
 def close(got: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
@@ -270,7 +270,7 @@ def ragged_inputs(shape: Shape, num_tokens: int) -> tuple[Tensor, Tensor, Tensor
 
 def check_ragged(out: Tensor, qkv: tuple[Tensor, ...], lens: list[int], options: ScoreOptions, is_causal: bool) -> None:
     parts = (x.split(lens) for x in qkv)
-    expected = [softmax_attention(*each, options, is_causal) for each in zip(*parts, strict=True)]
+    expected = [softmax_attention(q, k, v, options, is_causal) for q, k, v in zip(*parts, strict=True)]
     close(out, torch.cat(expected), out.dtype)
 
 
