@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import torch
 
-from samples.train.image.evaluate import score
 from samples.train.image.judge import (
     CELLS,
     COLOURS,
@@ -13,15 +12,15 @@ from samples.train.image.judge import (
     GROUND_NAMES,
     Judge,
     Sighting,
-    Targets,
     Verdict,
     _read,
     ground_label,
-    judge_loss,
 )
 from samples.train.image.prompts import KINDS, Prompt, evaluation_prompts, tuning_prompts
+from samples.train.image.scores import score
+from samples.train.image.train_judge import Targets, figures_on_renders, judge_loss, train_judge
 from samples.train.scenes.objects import THINGS
-from samples.train.scenes.sampling import sample_scene
+from samples.train.scenes.sampling import named_background, sample_scene
 from samples.train.scenes.types import Scene
 
 
@@ -92,3 +91,20 @@ def test_prompts_ask_for_every_object_and_differ_from_the_tuning_prompts() -> No
     assert len({prompt.seed for prompt in prompts}) == len(prompts)
     tuning: list[Prompt] = tuning_prompts()
     assert [replace(p, seed=0).row() for p in tuning[:50]] != [replace(p, seed=0).row() for p in prompts[:50]]
+
+
+def test_stripes_of_two_colours_have_one_label_in_both_orders() -> None:
+    """A picture of stripes cannot tell which colour the caption says first, so neither may the judge's target."""
+    rng = random.Random(4)
+    for kind in ("stripes", "checker"):
+        there, back = (named_background(rng, kind, *pair) for pair in (("red", "blue"), ("blue", "red")))
+        assert ground_label(there) == ground_label(back) == (kind, "blue", "red")
+    for kind in ("gradient", "glow", "dots"):
+        there, back = (named_background(rng, kind, *pair) for pair in (("red", "blue"), ("blue", "red")))
+        assert ground_label(there)[1:] == ("red", "blue") and ground_label(back)[1:] == ("blue", "red")
+
+
+def test_a_judge_trained_for_a_moment_leaves_its_average_in_place() -> None:
+    judge = train_judge(4.0, torch.device("cpu"), seed=1, pool=8, batch=2)
+    assert all(torch.isfinite(p).all() and not p.requires_grad for p in judge.parameters())
+    assert set(figures_on_renders(judge, torch.device("cpu"), 4)) >= {"object", "background", "colour", "count"}

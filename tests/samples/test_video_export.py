@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from diffusers import WanPipeline
 
-from samples.train.video.checkpoint import save_parts
+from samples.train.common.checkpoint import save_parts
 from samples.train.video.dit import VideoModel
 from samples.train.video.export import build_pipeline
 from samples.train.video.models import SHAPES

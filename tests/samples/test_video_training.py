@@ -9,13 +9,13 @@ from random import Random
 import pytest
 import torch
 
+from samples.train.common import checkpoint
+from samples.train.common.training import Average, MixedOptimizer, Schedule, orthogonalise
 from samples.train.scenes.captions import caption
 from samples.train.scenes.objects import VIDEO_IDS
 from samples.train.scenes.sampling import sample_clip
-from samples.train.video import checkpoint
 from samples.train.video.prompts import PROMPT_FILE, compose, load_prompts
 from samples.train.video.text import build_tokenizer, caption_words, encode
-from samples.train.video.training import Average, MixedOptimizer, Schedule, orthogonalise
 
 
 def test_orthogonalised_matrices_have_singular_values_near_one() -> None:

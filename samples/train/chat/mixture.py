@@ -99,8 +99,8 @@ def drawing_wish(world: World) -> Exchange:
 
 
 _WEIGHTS: dict[str, float] = {
-    "unknown_fact": 2.4, "joke": 1.4, "define": 7, "unknown_word": 2, "spell": 2.6, "reverse": 3.2, "upper": 3.4, "lower": 3.2,
-    "first": 1.8, "last": 1.8, "length": 2.4, "count_words": 2.4, "sort": 2.6, "subtract": 3.8, "multiply": 1.8, "compare": 2.4,
+    "greet": 1.4, "how": 1.6, "thanks": 1.8, "bye": 1.8, "who": 2, "can": 2, "unknown_fact": 2.6, "joke": 1.8, "define": 7, "unknown_word": 2, "spell": 2.6, "reverse": 3.2, "upper": 3.4, "lower": 3.2,
+    "first": 2, "last": 2, "length": 2.8, "count_words": 2.4, "sort": 2.6, "subtract": 3.8, "multiply": 1.8, "compare": 2.4,
     "problem": 4.5, "extract": 13, "make_json": 3.2, "json_list": 3.2, "plain_words": 2.6, "one_word": 2, "draw": 7,
 }  # fmt: skip
 _OWN: dict[str, Ability] = {
@@ -208,7 +208,7 @@ def memory_conversation(world: TrainingWorld) -> Conversation:
         exchanges.append(memory.recall(world, fact))
         if world.chance(0.2):
             exchanges.append(unit(world))
-    if world.chance(0.16):
+    if world.chance(0.24):
         exchanges.append(memory.recall_all(world, facts))
     if world.chance(0.24):
         other = memory.new_fact(world)
@@ -246,7 +246,7 @@ def tool_conversation(world: TrainingWorld) -> Conversation:
 
 KINDS: tuple[tuple[float, Callable[[TrainingWorld], Conversation]], ...] = (
     (47, conversations.short_talk), (10, conversations.long_talk), (3.5, conversations.quiz), (4.5, conversations.scene_conversation),
-    (13, memory_conversation), (1.2, forgetful_conversation), (3.5, conversations.persona_conversation),
+    (13, memory_conversation), (1.2, forgetful_conversation), (4.5, conversations.persona_conversation),
     (4, conversations.styled_conversation), (1.8, system_task), (23, tool_conversation),
 )  # fmt: skip
 _FUNCTIONS, _SHARES = [kind for _, kind in KINDS], [share for share, _ in KINDS]

@@ -19,13 +19,13 @@ import torch
 from diffusers import AutoencoderKL, ZImageTransformer2DModel
 from torch import Tensor, nn
 
+from samples.train.common.checkpoint import load_parts, save_parts
+from samples.train.common.training import Average, CapturedStep, Clock, MixedOptimizer, Schedule
 from samples.train.image.forward import StaticDenoiser
 from samples.train.image.latents import Bucket, LatentPool, buckets, build_pool
 from samples.train.image.models import LATENT_FACTOR, SHAPES, Shape
 from samples.train.image.pictures import PictureSource
 from samples.train.image.text import CaptionEncoder
-from samples.train.video.checkpoint import load_parts, save_parts
-from samples.train.video.training import Average, CapturedStep, Clock, MixedOptimizer, Schedule
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,10 @@
 """The judge of generated pictures: which things a picture shows, where, in which colour, and on which background.
 
-A small network trained on real renders only: `python -m samples.train.image.judge --out DIR --seconds 60`.
-It marks the centres of things on a 16 x 16 map (as CenterNet does: "Objects as Points", arXiv 1904.07850), names thing
-and colour at each centre, and names the background from the whole picture. Shapes: N pictures, K x K map cells.
+A small network, trained by `train_judge.py` on real renders only. It marks the centres of things on a 16 x 16 map (as
+CenterNet does: "Objects as Points", arXiv 1904.07850), names thing and colour at each centre, and names the background
+from the whole picture. Shapes: N pictures, K x K map cells.
 """
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,19 +12,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from samples.train.image.models import NATIVE_SIZE
-from samples.train.image.pictures import PictureSource
+from samples.train.common.checkpoint import load_parts, save_parts
 from samples.train.scenes.colours import BACKGROUND_KINDS, SOLIDS, TINTS
 from samples.train.scenes.objects import THINGS
-from samples.train.scenes.types import Background, Scene
-from samples.train.video.checkpoint import load_parts, save_parts
-from samples.train.video.training import Average, CapturedStep, Clock, MixedOptimizer, Schedule
+from samples.train.scenes.types import Background
 
 CELLS = 16
 COLOURS = ("", *TINTS)
 GROUND_KINDS = (*BACKGROUND_KINDS, "vertical stripes", "vertical gradient")
 GROUND_NAMES = ("", *SOLIDS)
-NUM_SLOTS = 4
+UNORDERED = ("stripes", "checker")
+"""Patterns of two colours with equal parts, where nothing in a picture tells the first colour from the second."""
 _WIDTHS = (32, 64, 128)
 _NMS_CELLS, _THRESHOLD = 5, 0.35
 
@@ -87,10 +84,15 @@ class Verdict:
 
 
 def ground_label(background: Background) -> tuple[str, str, str]:
-    """The background as the judge names it; of an unsaid colour only that it is plain."""
-    kind = background.kind
+    """The background as the judge names it; of an unsaid colour only that it is plain.
+
+    The colours of patterns without an order come sorted by name, so that both orders have one label.
+    """
+    kind, first, second = background.kind, background.first, background.second
+    if kind in UNORDERED:
+        first, second = sorted((first, second))
     turned = f"vertical {kind}" if background.vertical and kind in ("stripes", "gradient") else kind
-    return turned, background.first, background.second
+    return turned, first, second
 
 
 @torch.no_grad()
@@ -125,148 +127,13 @@ def _read(maps: Tensor, ground: Tensor) -> list[Verdict]:
     return verdicts
 
 
-@dataclass(frozen=True)
-class Targets:
-    """Labels of N pictures; thing -1 is an empty slot."""
-
-    things_NS: Tensor
-    tints_NS: Tensor
-    centers_NS2: Tensor
-    sizes_NS: Tensor
-    ground_N3: Tensor
-
-    @staticmethod
-    def of(scenes: list[Scene], device: torch.device) -> "Targets":
-        rows, grounds = [], []
-        for scene in scenes:
-            slots = [(i.thing_id, COLOURS.index(i.tint), i.center_x, i.center_y, i.size) for i in scene.items]
-            rows.append(slots + [(-1, 0, 9.0, 9.0, 0.1)] * (NUM_SLOTS - len(slots)))
-            kind, first, second = ground_label(scene.background)
-            grounds.append((GROUND_KINDS.index(kind), GROUND_NAMES.index(first), GROUND_NAMES.index(second)))
-        table = torch.tensor(rows, device=device)
-        return Targets(
-            table[..., 0].long(),
-            table[..., 1].long(),
-            table[..., 2:4],
-            table[..., 4],
-            torch.tensor(grounds, device=device),
-        )
-
-    def __getitem__(self, rows: Tensor) -> "Targets":
-        return Targets(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
-
-    def copy_(self, first: int, other: "Targets") -> None:
-        """Overwrites rows from `first` on."""
-        for name in self.__dataclass_fields__:
-            value = getattr(other, name)
-            getattr(self, name)[first : first + len(value)] = value
-
-
-def judge_loss(maps: Tensor, ground: Tensor, targets: Targets) -> Tensor:
-    """Focal loss of the centre map; cross entropies of thing and colour near centres and of the background."""
-    cells = (torch.arange(CELLS, device=maps.device) + 0.5) / CELLS
-    dx = cells[None, None, None, :] - targets.centers_NS2[..., 0, None, None]
-    dy = cells[None, None, :, None] - targets.centers_NS2[..., 1, None, None]
-    width = (0.1 * targets.sizes_NS).clamp(min=0.6 / CELLS)[..., None, None]
-    nearness_NSKK = torch.exp(-(dx**2 + dy**2) / (2 * width**2))
-    goal, owner = nearness_NSKK.max(1)
-    is_centre = ((dx.abs() < 0.5 / CELLS) & (dy.abs() < 0.5 / CELLS)).any(1).float()
-    p = maps[:, 0].sigmoid().clamp(1e-4, 1 - 1e-4)
-    focal = -is_centre * (1 - p) ** 2 * p.log() - (1 - is_centre) * (1 - goal) ** 4 * p**2 * (1 - p).log()
-    loss = focal.sum((1, 2)).mean()
-    weight = ((dx.abs() < 1.6 / CELLS) & (dy.abs() < 1.6 / CELLS)).any(1).float()  # the cells that `_read` averages
-    weight = weight / weight.sum().clamp(min=1)
-    for logits, labels in (
-        (maps[:, 1 : 1 + len(THINGS)], targets.things_NS),
-        (maps[:, 1 + len(THINGS) :], targets.tints_NS),
-    ):
-        chosen = labels.clamp(min=0).gather(1, owner.flatten(1)).view_as(owner)
-        loss = loss + (F.cross_entropy(logits, chosen, reduction="none") * weight).sum()
-    parts = ground.split([len(GROUND_KINDS), len(GROUND_NAMES), len(GROUND_NAMES)], 1)
-    for index, logits in enumerate(parts):
-        loss = loss + 0.5 * F.cross_entropy(logits, targets.ground_N3[:, index])
-    return loss
-
-
-def _roughened(images_N3HW: Tensor) -> Tensor:
-    """Blur and noise of random strength, so that the judge does not lean on what an autoencoder loses."""
-    blurred = F.avg_pool2d(F.pad(images_N3HW, (1, 1, 1, 1), mode="replicate"), 3, 1)
-    share = torch.rand(len(images_N3HW), 1, 1, 1, device=images_N3HW.device)
-    noise = torch.randn_like(images_N3HW) * 0.04 * torch.rand_like(share)
-    return images_N3HW + share * (blurred - images_N3HW) + noise
-
-
-def train_judge(
-    seconds: float, device: torch.device, seed: int, pool: int = 50_000, batch: int = 256, rate: float = 2e-3
-) -> Judge:
-    """A judge trained on random renders for that long, rendering included."""
-    clock = Clock()
-    torch.manual_seed(seed)
-    judge = Judge().to(device)
-    source = PictureSource(seed, device)
-    scenes = source.scenes(pool)
-    images, labels = source.render(scenes, NATIVE_SIZE, NATIVE_SIZE), Targets.of(scenes, device)
-    named = dict(judge.named_parameters())
-    matrices = [p for name, p in named.items() if p.ndim == 4 and name.startswith("body") and p.shape[1] > 3]
-    chosen = {id(p) for p in matrices}
-    optimizer = MixedOptimizer(matrices, [p for p in named.values() if id(p) not in chosen], weight_decay=0.01)
-    average = Average(optimizer.parameters, 0.998)
-    compute = torch.bfloat16 if device.type == "cuda" else torch.float32
-
-    def run() -> Tensor:
-        rows = torch.randint(pool, (batch,), device=device)
-        pixels = _roughened(images[rows].float() / 255)
-        weights = {name: p.to(compute) for name, p in named.items()}
-        maps, ground = torch.func.functional_call(judge, weights, (pixels.to(compute),))
-        loss = judge_loss(maps.float(), ground.float(), labels[rows])
-        optimizer.step(torch.autograd.grad(loss, optimizer.parameters))
-        average.update()
-        return loss.detach()
-
-    captured, start, step = CapturedStep(run, device), clock.elapsed, 0
-    schedule = Schedule(seconds - start, rate, 100, 0.6)
-    while (elapsed := clock.elapsed - start) < schedule.seconds:
-        optimizer.rate.fill_(schedule.rate(step, elapsed))
-        loss = captured()
-        if step == schedule.warmup_steps:
-            average.restart()
-        if step % 100 == 0:
-            value = loss.item()
-            if step % 500 == 0:
-                print(f"judge step {step} {elapsed:.0f} s loss {value:.3f}", flush=True)
-        step += 1
-        if step % 200 == 0 and pool > 4000:
-            fresh, first = source.scenes(2000), (step // 200 * 2000) % (pool - 2000)
-            images[first : first + 2000] = source.render(fresh, NATIVE_SIZE, NATIVE_SIZE)
-            labels.copy_(first, Targets.of(fresh, device))
-    print(f"judge: {step} steps", flush=True)
-    with torch.no_grad():
-        torch._foreach_copy_(optimizer.parameters, average.values)
-    return judge.eval().requires_grad_(False)
-
-
-def save_judge(judge: Judge, folder: Path) -> None:
+def save_judge(judge: Judge, figures: dict[str, float], folder: Path) -> None:
+    """Writes the weights in bfloat16; `figures` on unseen real renders go beside them."""
     state = {name: value.to(torch.bfloat16) for name, value in judge.state_dict().items()}
-    save_parts(folder, "judge", state, {})
+    save_parts(folder, "judge", state, figures)
 
 
 def load_judge(folder: Path, device: torch.device) -> Judge:
     judge = Judge()
     judge.load_state_dict({name: value.float() for name, value in load_parts(folder, "judge")[0].items()})
     return judge.to(device).eval().requires_grad_(False)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--toy", action="store_true", help="a tiny pool and batch, to try the script on a CPU")
-    options = parser.parse_args()
-    sizes = {"pool": 64, "batch": 4} if options.toy else {}
-    save_judge(train_judge(options.seconds, torch.device(options.device), options.seed, **sizes), options.out)
-
-
-if __name__ == "__main__":
-    main()

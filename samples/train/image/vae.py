@@ -16,10 +16,10 @@ from diffusers import AutoencoderKL
 from PIL import Image
 from torch import Tensor, nn
 
+from samples.train.common.losses import kl_per_value, reconstruction_loss
+from samples.train.common.training import Average, CapturedStep, Clock, MixedOptimizer, Schedule
 from samples.train.image.models import NATIVE_SIZE, SHAPES, Shape
 from samples.train.image.pictures import HELD_OUT_SEED, PictureSource, to_signed
-from samples.train.video.losses import kl_per_value, reconstruction_loss
-from samples.train.video.training import Average, CapturedStep, Clock, MixedOptimizer, Schedule
 
 EVALUATION_SIZES = ((128, 128), (96, 96), (192, 192), (128, 192))
 

@@ -17,7 +17,7 @@ import torch
 from diffusers import WanPipeline
 from PIL import Image
 
-from samples.train.video.checkpoint import load_parts
+from samples.train.common.checkpoint import load_parts
 
 _HEAD = """---
 license: apache-2.0

@@ -21,14 +21,14 @@ from diffusers import AutoencoderKLWan
 from torch import Tensor, nn
 from transformers import T5Tokenizer
 
-from samples.train.video.checkpoint import load_parts, save_parts
+from samples.train.common.checkpoint import load_parts, save_parts
+from samples.train.common.training import Average, CapturedStep, Clock, MixedOptimizer, Schedule, works
 from samples.train.video.clips import ClipSource, Format
 from samples.train.video.denoiser import Block, Rope, TextEncoder, denoise, rope_tables, scoped, text_keys, wan_block
 from samples.train.video.evaluation import evaluate
 from samples.train.video.latents import LatentEncoder, LatentPool
 from samples.train.video.models import SHAPES, TEXT_SLOTS, Shape
 from samples.train.video.text import build_tokenizer, caption_words, silence_letters
-from samples.train.video.training import Average, CapturedStep, Clock, MixedOptimizer, Schedule, works
 
 PADDED_LENGTHS = (512, 512, 512, 226, 128, 64)
 """max_sequence_length of the pipeline call, drawn anew for every clip (see denoiser.py)."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from diffusers import AutoencoderKLWan, WanPipeline
 
-from samples.train.video.checkpoint import load_parts
+from samples.train.common.checkpoint import load_parts
 from samples.train.video.models import SHAPES, solver
 from samples.train.video.text import build_tokenizer
 

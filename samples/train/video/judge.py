@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from samples.train.common.checkpoint import load_parts, save_parts
 from samples.train.scenes.objects import VIDEO_IDS
-from samples.train.video.checkpoint import load_parts, save_parts
 from samples.train.video.clips import SHIPPED_FORMAT
 
 CLASSES = tuple(VIDEO_IDS)

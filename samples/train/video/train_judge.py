@@ -14,12 +14,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from samples.train.common.lessons import fit
+from samples.train.common.training import Average, Clock, MixedOptimizer
 from samples.train.scenes.motion import trajectory
 from samples.train.scenes.types import Scene
 from samples.train.video.clips import SHIPPED_FORMAT, ClipSource, single_scenes
 from samples.train.video.judge import CLASSES, Judge, save_judge
 from samples.train.video.measures import judge_figures
-from samples.train.video.training import CapturedStep, Clock, MixedOptimizer, Schedule
 
 
 def true_places(scenes: list[Scene], frames: int) -> Tensor:
@@ -93,25 +94,18 @@ def train_judge(seconds: float, device: torch.device, seed: int = 3, clips: int 
     matrices = [p for p in judge.parameters() if p.ndim == 4]
     optimizer = MixedOptimizer(matrices, [p for p in judge.parameters() if p.ndim != 4], betas=(0.9, 0.99))
 
+    average = Average(optimizer.parameters, 0.998)
+
     def run() -> Tensor:
         frames, classes, places = lessons.draw(batch)
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda", cache_enabled=False):
             loss = judge_loss(judge, spoil(frames), classes, places)
         optimizer.step(torch.autograd.grad(loss, optimizer.parameters))
+        average.update()
         return loss.detach()
 
-    captured, step = CapturedStep(run, device), 0
-    schedule = Schedule(seconds - clock.elapsed, 2e-3, warmup_steps=50)
-    start = clock.elapsed
-    while (elapsed := clock.elapsed - start) < schedule.seconds:
-        optimizer.rate.fill_(schedule.rate(step, elapsed))
-        loss = captured()
-        if step % 200 == 0:
-            print(f"judge step {step} {elapsed:.0f} s loss {loss.item():.4f}", flush=True)
-        if step % 100 == 99:
-            lessons.replace(128)
-        step += 1
-    print(f"judge: {step} steps", flush=True)
+    left = seconds - clock.elapsed
+    fit(run, optimizer, left, device, average=average, renew=lambda: lessons.replace(128), renew_every=100)
     return judge.eval()
 
 

@@ -18,12 +18,12 @@ import torch
 from diffusers import AutoencoderKLWan
 from torch import Tensor
 
-from samples.train.video.checkpoint import load_parts, save_parts
+from samples.train.common.checkpoint import load_parts, save_parts
+from samples.train.common.losses import kl_per_value, reconstruction_loss
+from samples.train.common.training import Average, CapturedStep, Clock, MixedOptimizer, Schedule, works
 from samples.train.video.clips import ClipPool, ClipSource
-from samples.train.video.losses import kl_per_value, reconstruction_loss
 from samples.train.video.models import SHAPES, Shape
 from samples.train.video.sequence import NormSilu, SequenceVae, inflate_from_images, norm_silu
-from samples.train.video.training import Average, CapturedStep, Clock, MixedOptimizer, Schedule, works
 
 HELD_OUT_SEED = 10**9
 

@@ -1,6 +1,6 @@
 """Named tensors in safetensors files of at most 16 MiB, with one JSON record beside the tensors.
 
-Lent machines hand back a few files of limited size; a checkpoint is therefore cut in parts `stem-0.safetensors`, ...
+Small files travel and resume more easily; a checkpoint is therefore cut in parts `stem-0.safetensors`, ...
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What both trainers of this folder share: a Muon + AdamW optimiser, a wall-clock schedule, an average of the weights,
-and a training step captured as one CUDA graph.
+"""What the image and the video trainers share: a Muon + AdamW optimiser, a wall-clock schedule, an average of the
+weights, and a training step captured as one CUDA graph.
 
 Everything that changes between steps (learning rate, step count) lives in device tensors, so that a captured step can
 be replayed. Nothing here knows a model, its data or its loss. On a CPU the same code runs eagerly.
@@ -116,8 +116,8 @@ class Average:
 class Schedule:
     """Learning rate against wall-clock time: warm-up by steps, flat, then linear to zero.
 
-    `start` and `end` are the share of the whole schedule that this run covers, so that several calls on a lent machine
-    make up one schedule. `warmup_steps` apply to every run, because a resumed run starts without momentum.
+    `start` and `end` are the share of the whole schedule that this run covers, so that several calls make up
+    one schedule. `warmup_steps` apply to every run, because a resumed run starts without momentum.
     """
 
     seconds: float

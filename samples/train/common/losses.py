@@ -1,4 +1,4 @@
-"""The reconstruction loss of the video autoencoder. Pixels are in [-1, 1]; everything is fp32.
+"""The reconstruction loss of the autoencoders of pictures and clips. Pixels are in [-1, 1]; everything is fp32.
 
 L1 on the pixels, on a Laplacian pyramid (the finest two levels count double) and on the differences between frames;
 structural similarity over 7x7 windows (Wang et al., 2004); a little squared error against rare large mistakes.
