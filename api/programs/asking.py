@@ -1,11 +1,12 @@
 """How each kind of node asks: by the methods that engines and clients share. Knows no scheduler and no server."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from hemiola.core.errors import HemiolaError, InvalidRequest
+from hemiola.core.errors import HemiolaError, InvalidRequest, Overloaded
 from hemiola.core.events import Event, Failed, Progress, Token, Usage
 
 from ..front.terms import CallTerms, engine_clock
@@ -21,6 +22,9 @@ from .values import text_of
 
 T = TypeVar("T")
 _LETTING_GO_S = 10.0
+_QUEUE_WAIT_S = 0.1
+# Longer prompts are rendered and tokenized on a thread: a server's loop has others to serve.
+_INLINE_CHARACTERS = 32 << 10
 
 
 class Asked(Protocol):
@@ -69,9 +73,7 @@ def select_work(asked: Select, turns: Sequence[Turn]) -> Work:
             text = f"'{asked.name}': {type(execution.calls).__name__} scores no choices, as select needs. Engines do."
             raise InvalidRequest("select", text)
         options = _context(turns, node) | ({"unconditional": True} if asked.scoring == "unconditional" else {})
-        terms = execution.terms(node, 0)
-        stream: Stream[Scores] = stream_scores(asked.choices, model=asked.model, terms=terms, **options)
-        scores = await _follow(execution, node, stream)
+        scores: Scores = await _given(execution, node, stream_scores, asked.choices, model=asked.model, **options)
         node.usage = scores.usage
         best = SCORINGS[asked.scoring](scores.scores)
         execution.tell("text", node, text=best.choice)
@@ -85,12 +87,12 @@ def media_work(asked: Media) -> Work:
 
     async def work(execution: Execution, node: Node) -> Outcome:
         calls: Asked = execution.calls
-        prompt, terms = text_of(asked.prompt), execution.terms(node, 0)
+        prompt = text_of(asked.prompt)
         if asked.kind == "image":
-            pictures = await _follow(execution, node, calls.stream_image(prompt, terms=terms, **asked.options))
+            pictures = await _given(execution, node, calls.stream_image, prompt, **asked.options)
             node.usage = _sum([finished.usage for finished in pictures.finished])
             return Outcome(pictures)
-        clip = await _follow(execution, node, calls.stream_video(prompt, terms=terms, **asked.options))
+        clip = await _given(execution, node, calls.stream_video, prompt, **asked.options)
         node.usage = clip.finished.usage
         return Outcome(clip)
 
@@ -111,8 +113,7 @@ async def _answer(
     for _ in range(max_rounds + 1):
         if before:
             offered["messages"] = [*options["messages"], *before]
-        terms = execution.terms(node, len(node.request_ids))
-        completion = await _follow(execution, node, ask(terms=terms, **options | offered))
+        completion: Completion = await _given(execution, node, ask, **options | offered)
         node.usage = completion.usage
         answer = completion.answers[0]
         if not tools or not answer.tool_calls:
@@ -174,6 +175,30 @@ def _text_outcome(asked: Gen, completion: Completion, before: Sequence[dict[str,
     answer: Answer = completion.answers[0]
     value = answer.text if asked.read is None else asked.read(answer.text)
     return Outcome(value, answer.text, answer.raw_text, answer.reasoning, tuple(before))
+
+
+async def _given(execution: Execution, node: Node, call: Callable[..., Stream[T]], *args: Any, **options: Any) -> T:
+    """The result of a call. A queue that is full of the program's own requests is waited for."""
+    while True:
+        begin = partial(call, *args, terms=execution.terms(node), **options)
+        is_long = len(str(args)) + len(str(options.get("messages", options.get("prompt", "")))) > _INLINE_CHARACTERS
+        try:
+            return await _follow(execution, node, await _begun(begin) if is_long else begin())
+        except Overloaded:
+            if not execution.has_others_at_work(node):
+                raise
+            await asyncio.sleep(_QUEUE_WAIT_S)
+
+
+async def _begun(begin: Callable[[], Stream[T]]) -> Stream[T]:
+    """What it gives, made on a thread; cancelled meanwhile, its requests have ended too."""
+    task = asyncio.ensure_future(asyncio.to_thread(begin))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        with suppress(HemiolaError):
+            await _let_go(await task)
+        raise
 
 
 async def _follow(execution: Execution, node: Node, stream: Stream[T]) -> T:

@@ -132,14 +132,19 @@ class Execution:
         self._start(node, work)
         return node
 
-    def terms(self, node: Node, num_before: int) -> CallTerms:
-        """Of the next call of a node that has asked so often before."""
-        number = f"{self.id}-{node.idx}" + (f"-again{num_before}" if num_before else "")
+    def terms(self, node: Node) -> CallTerms:
+        """Of the node's next call, with an id that no call had before."""
+        number = f"{self.id}-{node.idx}" + (f"-again{node.num_calls}" if node.num_calls else "")
+        node.num_calls += 1
         deadline_s = self._terms.deadline_s
         if deadline_s is not None:
             deadline_s = max(self.started_s + deadline_s - engine_clock(), 0.0)
         program = ProgramShare(id=self.id, behind_s=self._behind(node), keeps_prefix=self._is_begun_with(node))
         return replace(self._terms, id=number, deadline_s=deadline_s, program=program)
+
+    def has_others_at_work(self, node: Node) -> bool:
+        """Whether other nodes were asked for and have not ended."""
+        return any(n.submitted_s is not None and n.ended_s is None for n in self.nodes if n is not node)
 
     def tell(self, kind: EventKind, node: Node, **news: Any) -> None:
         """Tells an event of a node."""

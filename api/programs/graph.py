@@ -98,6 +98,7 @@ class Node:
         result: filled when it ends.
         created_s, submitted_s, first_s, ended_s: on the engine's clock; `first_s` is the first event.
         request_ids: of all attempts.
+        num_calls: how often the engine was asked, or was to be asked.
         usage: of the last attempt.
         size: how much there is to do, to be compared with others of its kind: tokens, steps.
         model: as it was named.
@@ -120,6 +121,7 @@ class Node:
     first_s: float | None = None
     ended_s: float | None = None
     request_ids: tuple[str, ...] = ()
+    num_calls: int = 0
     usage: Usage | None = None
 
     @property

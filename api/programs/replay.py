@@ -15,6 +15,7 @@ from .schema import (
     MAX_BRANCHES,
     MAX_NAME_LEN,
     MAX_NODES,
+    MAX_REFERENCES,
     ForkStep,
     GenStep,
     ImageStep,
@@ -69,6 +70,7 @@ class _Replay:
         self._branches = {"": state}
         self._nodes = state.nodes
         self._plural: set[int] = set()
+        self._num_references = 0
 
     def do(self, step: Step, place: Place) -> None:
         if isinstance(step, JoinStep):
@@ -183,6 +185,9 @@ class _Replay:
         return piece if isinstance(piece, str) else self._variable(piece)
 
     def _variable(self, reference: Reference) -> Variable:
+        self._num_references += 1
+        if self._num_references > MAX_REFERENCES:
+            raise InvalidRequest("parts", f"more than {MAX_REFERENCES} references. Allowed: {MAX_REFERENCES} at most.")
         match reference:
             case Value(idx, path):
                 node = self._node(idx)

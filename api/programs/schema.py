@@ -24,6 +24,8 @@ VERSION = 1
 MAX_STEPS = 1024
 MAX_NODES = 256
 MAX_BRANCHES = 256
+MAX_REFERENCES = 4096
+"""To nodes, in all texts of a program together."""
 MAX_BYTES = 1_000_000
 """Of all of it, as JSON."""
 MAX_NAME_LEN = 128

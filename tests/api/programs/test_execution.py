@@ -1,14 +1,15 @@
 """When nodes are asked for, and what failures, time limits and cancellation do, on scripted answers."""
 
 import asyncio
+import threading
 import time
 from typing import Any
 
 import pytest
 
 import hemiola as hm
-from hemiola.core.errors import RequestAborted
-from hemiola.tests.api.programs.scripted import ScriptedCalls
+from hemiola.core.errors import Overloaded, RequestAborted
+from hemiola.tests.api.programs.scripted import ScriptedCalls, _events
 
 
 def never(kind: str, prompt: Any, options: dict[str, Any]) -> None:
@@ -180,3 +181,68 @@ def test_a_stream_of_a_failing_program_raises_at_its_end() -> None:
 
     with pytest.raises(KeyError, match="mine"):
         list(broken.on(ScriptedCalls(never)).stream())
+
+
+class FullQueue(ScriptedCalls):
+    """Takes so many calls at once, as a server with a queue does."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__(never)
+        self.room = room
+        self.num_refused = 0
+
+    def _ask(self, *args: Any) -> Any:
+        if sum(not asked.stream.is_done for asked in self.asked) >= self.room:
+            self.num_refused += 1
+            raise Overloaded("The queue is full.")
+        return super()._ask(*args)
+
+
+async def test_a_queue_that_is_full_of_its_own_nodes_is_waited_for() -> None:
+    @hm.program
+    def wide(s: hm.State) -> None:
+        for i in range(5):
+            s += hm.gen_image(f"p{i}", "a hill")
+
+    calls = FullQueue(room=2)
+    task = asyncio.create_task(wide.on(calls).arun())
+    for num_asked in (2, 4, 5):
+        await calls.has_been_asked(num_asked)
+        for asked in calls.asked:
+            if not asked.stream.is_done:
+                for event in _events("image", asked.stream.request_ids[0], ""):
+                    asked.stream.push(event)
+    run = await task
+    assert run.errors == [] and calls.num_refused >= 3
+    ids = [asked.options["terms"].id for asked in calls.asked]
+    assert len(set(ids)) == 5
+
+
+def test_a_queue_that_is_full_of_others_fails_the_node() -> None:
+    run = three.on(FullQueue(room=0)).run()
+    assert [error.code for error in run.errors] == ["server_overloaded"] * 6
+
+
+async def test_a_long_prompt_holds_nobody_up_and_can_be_cancelled_while_it_is_read() -> None:
+    @hm.program
+    def long(s: hm.State) -> None:
+        s += hm.gen_image("p", "a hill " * 10_000)
+
+    reading, read = threading.Event(), threading.Event()
+
+    class Slow(ScriptedCalls):
+        def _ask(self, *args: Any) -> Any:
+            reading.set()
+            read.wait(5)
+            return super()._ask(*args)
+
+    calls = Slow(never)
+    task = asyncio.create_task(long.on(calls).arun())
+    async with asyncio.timeout(5):
+        while not reading.is_set():
+            await asyncio.sleep(0.005)
+    task.cancel()
+    asyncio.get_running_loop().call_later(0.05, read.set)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [asked.was_cancelled for asked in calls.asked] == [True]
