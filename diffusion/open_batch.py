@@ -12,7 +12,8 @@ from torch import Tensor
 from hemiola.core.memory.lease import Lease
 from hemiola.core.step import Slot, Work, total_work
 
-from .carry_store import CarryStore
+from .block_graphs import BatchGraphs, BlockGraphs
+from .carry_store import CarryStore, slot_sizes
 from .conditions import ConditionKey
 from .job import Steps
 from .stage import Block, Carry, Stage
@@ -28,7 +29,8 @@ class OpenBatch:
     row_works: of each row, the work of each block.
     make_rows: gives the stage's rows, when the step begins.
     leases: conditions that an encode step is to write.
-    store: where the carry is kept between groups; None when the step is launched in one.
+    store: leased to keep the carry between groups; None when the step is launched in one, or the carry is in a slot.
+    graphs: of the model's blocks, if any are captured.
     next_block: the first that was not launched yet.
     """
 
@@ -40,9 +42,11 @@ class OpenBatch:
     make_rows: Callable[[], Sequence[Any]]
     leases: dict[ConditionKey, Lease] = field(default_factory=dict)
     store: CarryStore | None = None
+    graphs: BlockGraphs | None = None
     next_block: int = 0
     _rows: Sequence[Any] = ()
     _carry: Carry | None = None
+    _captured: BatchGraphs | None = None
 
     @property
     def last_block(self) -> int:
@@ -56,20 +60,45 @@ class OpenBatch:
     def run(self, first: int, last: int, slot: Slot) -> Sequence[Tensor] | None:
         """Computes these blocks. After the last one, the result of each row; before, None."""
         if self._carry is None:
-            self._rows = self.make_rows()
-            self._carry = self.stage.open(self._rows)
-        for block in self.blocks[first : last + 1]:
-            block.run(self._carry)
+            self._carry = self._open(slot)
+        for index in range(first, last + 1):
+            if self._captured is None:
+                self.blocks[index].run(self._carry)
+            else:
+                self._captured.run(index, self.blocks[index], self._carry, slot.sm_share)
         if last == self.last_block:
             return self.stage.close(self._carry, self._rows)
-        assert self.store is not None, "a step that is cut has leased room for its carry"
-        self.store.keep(self._carry)
-        self.store.lease.written(slot)
+        store = self.store if self._captured is None else self._captured.store or self.store
+        assert store is not None, "a step that is cut has leased room for its carry"
+        store.keep(self._carry)
+        store.lease.written(slot)
         return None
+
+    def _open(self, slot: Slot) -> Carry:
+        """The carry of the first block. Where graphs have a slot for it, the room that was leased is given back."""
+        self._rows = self.make_rows()
+        carry = self.stage.open(self._rows)
+        if self.graphs is not None:
+            saves = self.work(0, self.last_block)
+            self._captured = self.graphs.begin(
+                self.stage.name, self.blocks, carry, self.carry_sizes, saves, slot.sm_share
+            )
+            if self.store is not None and self._captured is not None and self._captured.store is not None:
+                self.graphs.arena.put_back(self.store.lease)
+                self.store = None
+        return carry
+
+    @property
+    def carry_sizes(self) -> Mapping[str, int]:
+        """Bytes of each tensor's place in a store."""
+        return slot_sizes(steps.carried for steps in self.steps.values())
 
     def drop(self) -> None:
         """Gives the carry back. The batch is over."""
         self._carry = None
+        if self._captured is not None:
+            self._captured.end()
+            self._captured = None
         if self.store is not None:
             self.store.lease.release()
             self.store = None

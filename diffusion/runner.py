@@ -17,6 +17,7 @@ from torch import Tensor
 from hemiola.core.config import LoadFormat
 from hemiola.core.errors import CannotFit, HemiolaError, InvalidRequest, UnsupportedModel
 from hemiola.core.events import Event
+from hemiola.core.graphs import GraphPool
 from hemiola.core.memory import Arena, Lease
 from hemiola.core.pending import Done, Stopwatch
 from hemiola.core.request import MediaRequest, Request
@@ -34,7 +35,8 @@ from hemiola.core.step import (
 )
 from hemiola.core.text_encoder import TextEncoder
 
-from .carry_store import CarryStore, slot_sizes
+from .block_graphs import BlockGraphs
+from .carry_store import CarryStore
 from .conditions import Conditions
 from .families import Family, load_family
 from .job import Steps, make_job, steps_of
@@ -70,6 +72,11 @@ class DiffusionRunner:
         dtype, device, load_format: of the weights ("dummy": random ones, from configs alone).
         text_encoders: per encoder name, the served language model that hemiola.json says is one.
         seconds: predicts seconds from a cost key and work, for "batch when that is faster"; without it, always batch.
+        graph_pool: where blocks are captured as graphs; None: none are.
+        sm_shares: of the device, those that steps may get: what warming up builds for.
+
+    Fields:
+        graphs: of blocks, with how many there are and what their slots take; None without a pool.
 
     Raises:
         ModelNotFound, UnsupportedModel, CorruptWeights: see `families.load_family`.
@@ -88,6 +95,8 @@ class DiffusionRunner:
         text_encoders: Mapping[str, TextEncoder] | None = None,
         seconds: Seconds | None = None,
         load_format: LoadFormat = "auto",
+        graph_pool: GraphPool | None = None,
+        sm_shares: Sequence[float] = (1.0,),
     ) -> None:
         if isinstance(pipeline, str | Path):
             pipeline = load_family(pipeline, dtype=dtype, device=device, load_format=load_format)
@@ -98,6 +107,8 @@ class DiffusionRunner:
         self._device = torch.device(device)
         self._seconds = seconds
         self._encoder = self._text_encoder(text_encoders or {})
+        self.graphs = None if graph_pool is None else BlockGraphs(name, arena, graph_pool)
+        self.sm_shares = tuple(sm_shares)
         self._library = Conditions(arena, (name, "encode"))
         self._states: dict[DiffusionState, None] = {}
         self._carries = count()
@@ -215,7 +226,7 @@ class DiffusionRunner:
             with self._keeping_room_for(states[0]):
                 opened = phase.begin(chosen)
             if not isinstance(opened, Shortfall) and quantum.last < opened.last_block:
-                sizes = slot_sizes(steps.carried for steps in opened.steps.values())
+                sizes = opened.carry_sizes
                 lease = self._arena.lease(sum(sizes.values()), f"carry:{self.model}:{next(self._carries)}")
                 if isinstance(lease, Shortfall):
                     phase.undo(opened, ())
@@ -223,6 +234,7 @@ class DiffusionRunner:
                 else:
                     opened.store = CarryStore(lease, sizes)
             if not isinstance(opened, Shortfall):
+                opened.graphs = self.graphs
                 for state in chosen:
                     state.open = opened
                 return opened

@@ -154,10 +154,12 @@ class Arena:
         lease.is_released = True
         self._room.free(lease)
 
-    def share(self, key: Hashable, nbytes: int, saves: Work, cost_key: Hashable) -> Lease | Shortfall:
+    def share(
+        self, key: Hashable, nbytes: int, saves: Work, cost_key: Hashable, *, owner: str = "condition"
+    ) -> Lease | Shortfall:
         """A lease that others find under `key`, locked once for the caller, and evictable when nobody locks it.
 
-        Its worth is what `saves` costs in seconds.
+        Its worth is what `saves` costs in seconds. `owner` is its first name in the ledger.
 
         Raises:
             ValueError: there is one under that key; `find` it.
@@ -169,7 +171,7 @@ class Arena:
             return starts
         lease = SharedLease(
             self.buffer, starts[0], nbytes, self._released,
-            key=key, saves=saves, cost_key=cost_key, on_unlock=self._unlocked,
+            owner=owner, key=key, saves=saves, cost_key=cost_key, on_unlock=self._unlocked,
         )  # fmt: skip
         self._touch(lease)
         self._room.leases[lease.start] = self._shared[key] = lease

@@ -15,7 +15,7 @@ class Lease:
     Fields:
         start: offset in the arena's buffer.
         nbytes: what was asked for.
-        owner: a request's id, or `condition:...`, for the ledger.
+        owner: a request's id, or `condition:...` and the like, for the ledger.
         writer: (lane, sequence) of the last launch that wrote here; launches on other lanes start after it.
     """
 
@@ -94,12 +94,13 @@ class SharedLease(Lease):
         nbytes: int,
         on_release: Callable[[Lease], None],
         *,
+        owner: str,
         key: Hashable,
         saves: Work,
         cost_key: Hashable,
         on_unlock: Callable[["SharedLease"], None],
     ) -> None:
-        super().__init__(buffer, start, nbytes, f"condition:{hash(key) & 0xFFFFFFFF:08x}", on_release)
+        super().__init__(buffer, start, nbytes, f"{owner}:{hash(key) & 0xFFFFFFFF:08x}", on_release)
         self._on_unlock = on_unlock
         self.key = key
         self.saves = saves

@@ -53,7 +53,9 @@ def media_request(family: Family, request_id: str = "a", prompt: str = "a red fo
 
 
 class Driver:
-    """One runner over one arena, and every event that it told."""
+    """One runner over one arena, and every event that it told. Steps get `sm_share` of a device."""
+
+    sm_share = 1.0
 
     def __init__(self, family: Family, arena_bytes: int = 16 << 20, host_bytes: int = 4 << 20, **options: Any) -> None:
         self.arena = Arena(arena_bytes, host_bytes=host_bytes)
@@ -74,7 +76,7 @@ class Driver:
 
     def launch(self, batch: Batch) -> None:
         self._sequence += 1
-        slot = Slot("media", 1.0, self._sequence, 0.0)
+        slot = Slot("media", self.sm_share, self._sequence, 0.0)
         self.arena.clock.launched(slot.lane, slot.sequence)
         try:
             pending = self.runner.launch(batch, slot)
@@ -111,11 +113,11 @@ class Driver:
         return [e.done for e in self.events if isinstance(e, Progress) and e.request_id == request_id]
 
     def assert_nothing_is_held(self) -> None:
-        """Only conditions may stay, and only unlocked."""
+        """Only conditions and slots of graphs may stay, and only unlocked."""
         self.arena.ledger.check()
         owners = self.arena.ledger.owners
-        assert all(owner.startswith("condition:") for owner in owners), dict(owners)
-        assert self.arena.can_lease(Need(general=(self.arena.nbytes,))), "a condition is locked"
+        assert all(owner.startswith(("condition:", "graph:")) for owner in owners), dict(owners)
+        assert self.arena.can_lease(Need(general=(self.arena.nbytes,))), "a condition or slot is locked"
         assert not self.runner._states
 
 

@@ -27,5 +27,6 @@ def survivors() -> list[Request]:
         picture("p1", model="image", seed=1, num_inference_steps=3),
         picture("p2", model="own", seed=2, num_inference_steps=3),
         picture("p3", "a house", model="own", size=(32, 16), guidance_scale=0.0),
+        picture("f1", model="flux", seed=2, num_inference_steps=3),
         picture("v1", model="clip", seed=3, num_inference_steps=3),
     ]

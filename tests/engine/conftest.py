@@ -26,7 +26,7 @@ def loaded_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hemiola.diffusion.runner.load_family", load_family_once)
         patch.setattr("hemiola.llm.runner.load_model", load_model_once)
-        for name in ("chat", "image", "own", "clip", "reciter"):
+        for name in (*rig.KINDS, "reciter"):
             models.folder(name)
         yield
 
@@ -49,6 +49,6 @@ def flight(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
     """A whole engine on threads of its own, over every kind of tiny model."""
-    specs = [f"{name}={models.folder(name)}" for name in ("chat", "image", "own", "clip", "reciter")]
+    specs = [f"{name}={models.folder(name)}" for name in (*rig.KINDS, "reciter")]
     with Engine(*specs, memory_bytes=16 << 20, host_bytes=4 << 20, threads=1, max_batch_tokens=64) as made:
         yield made

@@ -24,7 +24,7 @@ NUM_POLLS = 2
 
 @dataclass(frozen=True)
 class Flight:
-    """Fields: the lanes' names; how many steps of each may be in flight; whether they are done when they are launched."""
+    """Fields: the names of the lanes; how many steps may be in flight in each; whether steps are done once launched."""
 
     lanes: tuple[str, ...] = ("device",)
     depth: int = 1

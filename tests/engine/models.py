@@ -4,6 +4,7 @@
 - `image`: Z-Image whose text encoder is `chat`, as its hemiola.json says.
 - `own`: the same with a text encoder of its own.
 - `clip`: Wan.
+- `flux`: FLUX.1, with two text encoders.
 - `reciter`: a language model that says one text by heart after any prompt that ends a turn, see `RECITED`.
 """
 
@@ -50,7 +51,7 @@ def folder(name: str) -> Path:
         return root() / name
     if name == "reciter":
         return _save_reciter(root() / "reciter")
-    return tiny_pipeline_dir({"own": "zimage", "clip": "wan"}[name])
+    return tiny_pipeline_dir({"own": "zimage", "clip": "wan", "flux": "flux"}[name])
 
 
 def _config(**changes: Any) -> Qwen3Config:

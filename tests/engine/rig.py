@@ -30,7 +30,7 @@ from . import models
 from .flights import FLIGHTS, FakeStreams, Flight, SpoilingRoom, Timetable
 
 MIB = 1 << 20
-KINDS = ("chat", "image", "own", "clip")
+KINDS = ("chat", "image", "own", "clip", "flux")
 usual_flight = "at once"
 """Name of the flight of rigs that ask for none; the fixture `flight` sets it."""
 
@@ -138,7 +138,7 @@ class Rig:
         raise AssertionError(f"Not done after {limit} iterations: {self.standing()}")
 
     def park_one(self) -> bool:
-        """Parks the latest-due request, whatever memory there is; it comes back when it fits. Nothing is in flight then."""
+        """Parks the latest-due request, whatever memory there is; it comes back when it fits. Nothing is in flight."""
         while self.scheduler.lanes.num_in_flight:
             self.scheduler._collect(wait=True)
         parked: bool = self.scheduler._pressure.relieve(Shortfall(1), (-math.inf, 0, 0.0, ""))

@@ -210,9 +210,7 @@ def test_a_dead_row_goes_with_its_batch_and_a_dead_batch_at_once(stage: str) -> 
 
 def carries(rig: Rig) -> int:
     """Those in use, or still to be."""
-    return sum(
-        owner.startswith("carry:") and kinds["general"] > 0 for owner, kinds in rig.arena.ledger.owners.items()
-    )
+    return sum(owner.startswith("carry:") and kinds["general"] > 0 for owner, kinds in rig.arena.ledger.owners.items())
 
 
 def test_all_of_a_crowd_are_aborted_at_once() -> None:

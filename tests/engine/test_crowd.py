@@ -35,7 +35,7 @@ def small() -> Any:
 
 def call(engine: Engine, number: int, rng: random.Random) -> Stream[Any]:
     """One of the many things that may be asked."""
-    kind = rng.choice(("chat", "chat", "complete", "complete", "image", "own", "clip"))
+    kind = rng.choice(("chat", "chat", "complete", "complete", "image", "own", "flux", "clip"))
     if kind == "chat":
         options: dict[str, Any] = {"seed": number, "temperature": 1.0, "ignore_eos": True}
         return engine.stream_chat(rng.choice(("hello", "hello there")), model="chat", max_tokens=20, **options)

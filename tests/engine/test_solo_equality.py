@@ -55,7 +55,7 @@ def random_terms(rng: random.Random) -> dict[str, Any]:
 def random_requests(rng: random.Random) -> list[Request]:
     chats = [random_chat(rng, f"c{i}") for i in range(rng.randint(5, 9))]
     twin = rng.choice(chats)
-    pictures = [random_picture(rng, f"p{i}", rng.choice(("image", "own"))) for i in range(rng.randint(2, 5))]
+    pictures = [random_picture(rng, f"p{i}", rng.choice(("image", "own", "flux"))) for i in range(rng.randint(2, 5))]
     clips = [random_picture(rng, f"v{i}", "clip") for i in range(rng.randint(0, 2))]
     requests: list[Request] = [*chats, replaced(twin, id="twin"), *pictures, *clips]
     rng.shuffle(requests)
