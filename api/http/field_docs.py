@@ -5,11 +5,32 @@
 A test holds the page against the tables.
 """
 
+import inspect
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from ..programs.schema import (
+    MAX_BRANCHES,
+    MAX_BYTES,
+    MAX_NODES,
+    MAX_REFERENCES,
+    MAX_STEPS,
+    ForkStep,
+    GenStep,
+    ImageStep,
+    JoinStep,
+    KeepStep,
+    LetStep,
+    Said,
+    SelectStep,
+    Texts,
+    TurnStep,
+    Value,
+    Values,
+    VideoStep,
+)
 from .fields import FieldTable
 from .media_fields import IMAGE_FIELDS, VIDEO_FIELDS
 from .program_asks import PROGRAM_FIELDS
@@ -33,9 +54,37 @@ value says what is so anyway). A field that is not listed is ignored and logged,
 """
 
 
+_PROGRAMS = """## What programs consist of
+
+`program` is `{"version": 1, "steps": [...]}`. Each of these has its name as `type`. Steps are turn, image, video, fork,
+join, keep and let; gen and select stand in turns; value, said, list and text stand in texts. A field without a value
+here has to be said. Nothing runs before all of it was found right.
+"""
+_PARTS = (TurnStep, GenStep, SelectStep, ImageStep, VideoStep, ForkStep, JoinStep, KeepStep, LetStep)
+_REFERENCES = (Value, Said, Values, Texts)
+
+
 def to_markdown() -> str:
     """The whole page."""
-    return "\n".join([_INTRODUCTION, *(line for name, table in ENDPOINTS.items() for line in _section(name, table))])
+    sections = (line for name, table in ENDPOINTS.items() for line in _section(name, table))
+    return "\n".join([_INTRODUCTION, *sections, *_of_programs()])
+
+
+def _of_programs() -> Iterator[str]:
+    yield from (_PROGRAMS, "| type | what it is | fields |", "|---|---|---|")
+    for kind in (*_PARTS, *_REFERENCES):
+        what = " ".join(inspect.getdoc(kind).split())  # type: ignore[union-attr]  # each has a docstring
+        fields = ", ".join(_field(field) for field in msgspec.structs.fields(kind))
+        yield f"| `{kind.__struct_config__.tag}` | {_cell(what)} | {fields} |"
+    limits = {"steps": MAX_STEPS, "nodes": MAX_NODES, "branches": MAX_BRANCHES, "references": MAX_REFERENCES}
+    counts = ", ".join(f"{count} {what}" for what, count in limits.items())
+    yield f"\nAt most {counts}, and {MAX_BYTES} bytes of JSON.\n"
+
+
+def _field(field: msgspec.structs.FieldInfo) -> str:
+    if field.default is msgspec.NODEFAULT:
+        return f"`{field.name}`"
+    return f"`{field.name}` ({msgspec.json.encode(field.default).decode()})"
 
 
 def _section(name: str, table: FieldTable) -> Iterator[str]:

@@ -48,3 +48,25 @@ def test_programs_run_unchanged(demo: hm.Engine, elsewhere: Any) -> None:
 
 def levels(picture: hm.ImageResult) -> NDArray[np.int16]:
     return np.asarray(picture.image, dtype=np.int16)
+
+
+@pytest.mark.parametrize("elsewhere", ["process"], indirect=True)
+def test_a_process_of_its_own_keeps_nothing_of_programs_that_have_ended(elsewhere: ServedEngine) -> None:
+    def used_pages() -> int:
+        return sum(cache.used_pages for cache in elsewhere.fresh_stats().caches.values())
+
+    seen: list[int] = []
+
+    @hm.program
+    def watched(s: hm.State) -> None:
+        s += hm.user("Tell me of a fox.")
+        s += hm.gen("story", temperature=0.0, max_tokens=24)
+        str(s["story"])
+        seen.append(used_pages())
+        s += hm.user("And then?")
+        s += hm.gen("more", temperature=0.0, max_tokens=8)
+
+    run = watched.on(elsewhere).run().raise_for_errors()
+    assert seen[0] > 0, "What the next turn begins with was kept between the two."
+    assert run.nodes[1].usage is not None and run.nodes[1].usage.cached_tokens > 0
+    assert used_pages() == 0
