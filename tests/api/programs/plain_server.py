@@ -83,7 +83,10 @@ class PlainServer:
                 "finish_reason": "length",
             }
             return JSONResponse({"model": "somebodys-model", "choices": [choice], "usage": _USAGE})
-        chunks = [{"choices": [{"text": " upon a time", "finish_reason": "stop"}]}, {"choices": [], "usage": _USAGE}]
+        chunks: list[dict[str, Any]] = [
+            {"choices": [{"text": " upon a time", "finish_reason": "stop"}]},
+            {"choices": [], "usage": _USAGE},
+        ]
         return StreamingResponse(_frames(chunks), media_type="text/event-stream")
 
     async def images(self, request: Request) -> Response:

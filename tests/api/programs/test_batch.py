@@ -118,5 +118,5 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="max_concurrency"):
         card.on(ScriptedCalls(answers)).run_batch(ITEMS, max_concurrency=0)
     with pytest.raises(InvalidRequest, match="Item 1 has an argument"):
-        unsayable = [{"animal": "heron"}, {"animal": object()}]
+        unsayable: list[dict[str, Any]] = [{"animal": "heron"}, {"animal": object()}]
         card.on(ScriptedCalls(answers)).run_batch(unsayable, results=tmp_path / "new.jsonl")

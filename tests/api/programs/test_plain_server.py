@@ -161,6 +161,7 @@ def test_select_elsewhere_is_refused_by_name(plain: tuple[PlainServer, hm.Client
 
 
 def test_a_client_needs_one_address() -> None:
-    for addresses in ({}, {"url": "http://a", "base_url": "http://b"}):
+    wrong: list[dict[str, Any]] = [{}, {"url": "http://a", "base_url": "http://b"}]
+    for addresses in wrong:
         with pytest.raises(InvalidRequest, match="Say where the server is"):
             hm.Client(**addresses)
