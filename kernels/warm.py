@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 from .attention import PAGED_ATTENTION, RAGGED_ATTENTION, ScoreOptions
+from .attention.flashinfer_wrapper import chunk_kernel
 from .registry import Target
 
 
@@ -28,8 +29,6 @@ def warm_attention(target: Target, layers: Iterable[ScoreOptions]) -> tuple[str,
 
 def _warm_flashinfer(target: Target, layers: Iterable[ScoreOptions]) -> tuple[str, ...]:
     from flashinfer.jit import gen_batch_prefill_module
-
-    from .attention.flashinfer_wrapper import chunk_kernel
 
     if target.head_dim is None:
         raise ValueError("Kernels cannot be compiled for a target without a head size.")

@@ -5,7 +5,7 @@ keys, `window_left` counts the keys before the query's own, and buffers of a pla
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -197,11 +197,12 @@ def test_nothing_is_planned_while_a_graph_is_captured(monkeypatch: pytest.Monkey
     fixed.set(rows)
     x = torch.randn(1, 2, 16)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    for call in (
+    calls: list[Callable[[], Tensor]] = [
         lambda: paged.run(0, x, paged.plan(rows), options),
         lambda: paged.run(0, x, fixed, options),
         lambda: ragged.run(x, x, x, [1], options),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(RuntimeError, match="while a graph is captured"):
             call()
     assert StandIn.made == []
