@@ -231,7 +231,7 @@ def test_a_part_is_due_early_enough_for_what_waits_for_it() -> None:
 def test_a_program_of_many_parts_gets_no_more_than_one_request_of_another_tenant() -> None:
     simulation = Simulation("deadline")
     simulation.media.max_batch = 1
-    terms = {"service_class": "background", "steps": 10}
+    terms: dict[str, Any] = {"service_class": "background", "steps": 10}
     parts = [image(f"part{i}", tenant="program", program=share(3.0 * i), **terms) for i in range(12)]
     simulation.run([*parts, *(image(f"single{i}", 0.2, tenant="other", **terms) for i in range(3))])
     order = [e.request_id for _, e in simulation.events if isinstance(e, Final)]

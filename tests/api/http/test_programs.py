@@ -80,7 +80,7 @@ def test_requests_carry_the_programs_terms_and_what_waits_for_them(calls: Reciti
 
 def test_a_failed_node_has_its_error_and_others_go_on(http: httpx.Client, reciter: Reciter) -> None:
     reciter.answers = [Answer("no number"), Answer("fine")]
-    steps = (ASK, says("n", read="int"), {"type": "fork"}, says("needs", "0"))
+    steps: tuple[dict[str, Any], ...] = (ASK, says("n", read="int"), {"type": "fork"}, says("needs", "0"))
     events = events_of(http, body_of(*steps))
     failed = [data for name, data in events if name == "node.failed"]
     assert [(data["name"], data["because"], data["error"]["code"]) for data in failed] == [
@@ -112,7 +112,12 @@ def test_a_client_that_leaves_ends_all_nodes(
     http: httpx.Client, reciter: Reciter, calls: RecitingCalls, is_streamed: bool, pause_after: int
 ) -> None:
     reciter.pause_after = pause_after
-    steps = (ASK, {"type": "fork", "n": 3}, *(says("a", str(i)) for i in range(3)), says("later", "0"))
+    steps: tuple[dict[str, Any], ...] = (
+        ASK,
+        {"type": "fork", "n": 3},
+        *(says("a", str(i)) for i in range(3)),
+        says("later", "0"),
+    )
     with pytest.raises(httpx.ReadTimeout):
         http.post(PATH, json=body_of(*steps, stream=is_streamed), timeout=0.5)
     wait_until(lambda: len(reciter.aborted) == 3)
@@ -187,7 +192,13 @@ def test_large_numbers_come_back_whole(http: httpx.Client, reciter: Reciter) -> 
     assert body["variables"]["a"] == 10**30
 
 
-scalars = st.none() | st.booleans() | st.integers(-3, 300) | st.text(max_size=6) | st.floats(allow_nan=False, allow_infinity=False)
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 300)
+    | st.text(max_size=6)
+    | st.floats(allow_nan=False, allow_infinity=False)
+)
 odd = st.recursive(scalars, lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=5), x, max_size=3))
 short = st.text(max_size=3)
 few = st.integers(-1, 3)
