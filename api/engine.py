@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from hemiola.core.config import EngineConfig
 from hemiola.core.events import Event
@@ -66,7 +66,7 @@ class Engine(Calls):
             self.close()
             raise
 
-    def __enter__(self) -> "Engine":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -14,9 +14,6 @@ ENGINE_SETTINGS = {
     *("--device", "--dtype", "--memory-mib", "--threads", "--policy", "--load-format"),
     *("--max-batch-tokens", "--max-pixels", "--max-frames", "--activation-mib"),
 }
-    *("--device", "--dtype", "--memory-mib", "--threads", "--policy", "--load-format"),
-    *("--max-batch-tokens", "--max-pixels", "--max-frames", "--activation-mib"),
-}
 ENGINE_OPTIONS = {"--model"} | ENGINE_SETTINGS
 CALL_OPTIONS = ENGINE_OPTIONS | {"--url", "--api-key"}
 MEDIA_OPTIONS = {"--output", "--size", "--steps", "--guidance", "--negative", "--seed"}
@@ -34,7 +31,10 @@ OPTIONS = {
     "models": set(),
     "info": ENGINE_OPTIONS,
     "export-demo": set(),
-    "bench": {"--json", "--repeats", "--threads"},
+    "bench": {
+        *("--json", "--repeats", "--threads", "--model", "--against"),
+        *("--rows", "--context", "--tokens", "--size", "--steps", "--seconds"),
+    },
 }
 SCORES = {"scores", "ascores", "stream_scores"}
 
@@ -123,5 +123,8 @@ def test_commands_and_their_options_are_these() -> None:
 
 
 def test_benchmarks_and_policies_are_these() -> None:
-    assert set(BENCHES) == {"text", "image", "prefix", "mixed", "http", "programs", "overhead"}
+    assert set(BENCHES) == {
+        *("text", "image", "prefix", "mixed", "http", "programs", "overhead"),
+        *("text-gpu", "image-gpu", "mixed-gpu", "soak-gpu"),
+    }
     assert set(POLICIES) == {"fcfs", "deadline", "round-robin"}

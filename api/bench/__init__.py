@@ -13,10 +13,14 @@ BENCHES = {
     "http": "tokens per second of chats through a server, against the engine in this process",
     "programs": "picture books as programs, against the same calls made one after the other",
     "overhead": "the engine's own CPU time per step",
+    "text-gpu": "decode and prefill at published sizes, against the device's limits",
+    "image-gpu": "denoise steps at published sizes, against the device's limits",
+    "mixed-gpu": "decoding beside denoising at published sizes, against each alone",
+    "soak-gpu": "a mixed load with random aborts: what ends, fails or leaks",
 }
 
 
 def load(name: str) -> Callable[..., Report]:
     """The benchmark's `run(options)`."""
-    run: Callable[..., Report] = import_module(f"{__name__}.{name}").run
+    run: Callable[..., Report] = import_module(f"{__name__}.{name.replace('-', '_')}").run
     return run

@@ -43,18 +43,19 @@ def cost(name: str, figure: float, unit: str, baseline: float, target: float | N
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All scenarios of a benchmark and where they were measured."""
+    """All scenarios of a benchmark and where they were measured. `notes` are lines below the table."""
 
     name: str
     machine: str
     dtype: str
     threads: int
     scenarios: tuple[Scenario, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def ratio(self) -> float:
-        """The smallest ratio over its target: below 1 a promise is broken."""
-        return min(s.ratio / s.target for s in self.scenarios if s.target is not None)
+        """The smallest ratio over its target: below 1 a promise is broken. 1 where nothing was promised."""
+        return min((s.ratio / s.target for s in self.scenarios if s.target is not None), default=1.0)
 
     def to_json(self) -> str:
         return json.dumps({**asdict(self), "ratio": self.ratio})
@@ -68,6 +69,8 @@ class Report:
             table.add_row(s.name, figure, baseline, f"{s.ratio:.2f}x", target, verdict)
         console = Console()
         console.print(table)
+        for note in self.notes:
+            console.print(note, highlight=False, soft_wrap=True)
         console.print(f"{self.machine}, {self.dtype}, {self.threads} thread(s); ratio {self.ratio:.3f}")
 
 

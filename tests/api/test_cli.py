@@ -126,7 +126,7 @@ def test_a_benchmark_prints_one_json_object_and_fails_below_its_targets(
     monkeypatch.setattr("hemiola.api.bench.overhead.NUM_STEPS", 5)
     status = main(["bench", "overhead", "--json", "--repeats", "1"])
     report = json.loads(capsys.readouterr().out)
-    assert set(report) == {"name", "machine", "dtype", "threads", "scenarios", "ratio"}
+    assert set(report) == {"name", "machine", "dtype", "threads", "scenarios", "notes", "ratio"}
     assert set(report["scenarios"][0]) == {"name", "figure", "unit", "baseline", "ratio", "target"}
     assert report["ratio"] == min(s["ratio"] / s["target"] for s in report["scenarios"])
     assert status == (0 if report["ratio"] >= 1 else 1)

@@ -1,0 +1,146 @@
+"""Decoding beside denoising on one device: the time between tokens, what each keeps of its speed, and shares of SMs.
+
+Text alone and pictures alone are measured in the same run. Sums of what both keep above 1 are what sharing wins over
+taking turns.
+"""
+
+import random
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from hemiola.core.tracing import StepRecord
+
+from ..front.terms import engine_clock
+from ..stream import Stream
+from .image_gpu import PROMPT
+from .report import Report, Scenario, cost, machine_name, percentile, rate
+from .timed import Decoding, TimedEngine, Window, blocks_per_s, decode, fresh_prompts, prefill, within
+
+# On a GPU, per number of rows: how many times as long the p99 between tokens may become, and the sum of speeds.
+TARGETS = {16: (1.6, 1.10), 64: (1.75, 1.03)}
+_ALONE_STEPS = 6
+_MANY_STEPS = 1000
+_AFTER_TEXT_STEPS = 2
+
+
+def run(
+    *,
+    repeats: int,
+    threads: int,
+    models: Sequence[str] = ("dummy:llama-8b", "dummy:flux-dev"),
+    rows: Sequence[int] = (16, 64),
+    context: int = 2048,
+    tokens: int = 128,
+    size: str | None = None,
+) -> Report:
+    """For each number of rows: text alone, pictures alone, both; all gaps of all rounds go into one distribution."""
+    rng = random.Random(0)
+    scenarios: list[Scenario] = []
+    notes: list[str] = []
+    with TimedEngine(*models, threads=threads) as engine:
+        config = engine.loads.config
+        alone = _denoise_alone(engine, size)
+        for num_rows in rows:
+            rounds = [_round(engine, num_rows, context, tokens, size, rng) for _ in range(repeats)]
+            solo, both, speeds = _joined(rounds)
+            images = sum(speed for _, _, speed, _ in rounds) / repeats / alone
+            text = both.tokens_per_s / solo.tokens_per_s
+            slower, total = TARGETS.get(num_rows, (None, None)) if config.is_gpu else (None, None)
+            shape = f"{num_rows} rows x {context}"
+            solo_p99 = percentile(solo.gaps_ms, 0.99)
+            scenarios += [
+                cost(
+                    f"between tokens, p50 beside images, {shape}",
+                    percentile(both.gaps_ms, 0.5),
+                    "ms",
+                    percentile(solo.gaps_ms, 0.5),
+                    None,
+                ),
+                cost(
+                    f"between tokens, p99 beside images, {shape}",
+                    percentile(both.gaps_ms, 0.99),
+                    "ms",
+                    solo_p99,
+                    None if slower is None else 1 / slower,
+                ),
+                rate(f"  text keeps of its speed, {shape}", text, "", 1.0, None),
+                rate(f"  images keep of their speed, {shape}", images, "", 1.0, None),
+                rate(f"  sum of both, {shape}", text + images, "", 1.0, total),
+            ]
+            notes += [f"{shape}: {line}" for line in speeds]
+    notes.append(f"images alone: {alone:,.1f} blocks/s")
+    return Report("mixed-gpu", machine_name(), config.dtype, threads, tuple(scenarios), tuple(notes))
+
+
+Round = tuple[Decoding, Decoding, float, list[str]]
+
+
+def _joined(rounds: Sequence[Round]) -> tuple[Decoding, Decoding, list[str]]:
+    """All rounds' gaps, mean speeds, and what the last round's trace says of shares."""
+    sides = []
+    for side in (0, 1):
+        found: list[Any] = [each[side] for each in rounds]
+        gaps = tuple(gap for each in found for gap in each.gaps_ms)
+        sides.append(Decoding(gaps, sum(each.tokens_per_s for each in found) / len(found), found[-1].window))
+    return sides[0], sides[1], rounds[-1][3]
+
+
+def _round(engine: TimedEngine, rows: int, context: int, tokens: int, size: str | None, rng: random.Random) -> Round:
+    """Text alone, then beside a picture; with the picture's blocks per second meanwhile, and the shares of SMs."""
+    prompts = fresh_prompts(engine, rows, context, rng)
+    prefill(engine, prompts)
+    solo = decode(engine, prompts, tokens)
+    picture = _start_picture(engine, size, _MANY_STEPS)
+    _wait_for_steps(engine, picture, 2)
+    both = decode(engine, prompts, tokens)
+    after = len(engine.denoise_times[picture.request_ids[0]])
+    _wait_for_steps(engine, picture, after + _AFTER_TEXT_STEPS)
+    picture.cancel()
+    while not picture.is_done:
+        time.sleep(0.001)
+    name = engine.media().name
+    timeline = share_timeline(engine.trace, name, engine.text().name, (both.window[0], engine_clock()))
+    return solo, both, blocks_per_s(engine.trace, both.window, name), timeline
+
+
+def _denoise_alone(engine: TimedEngine, size: str | None) -> float:
+    """Blocks per second after the first step."""
+    picture = _start_picture(engine, size, _ALONE_STEPS + 1)
+    picture.result()
+    times = engine.denoise_times[picture.request_ids[0]]
+    return blocks_per_s(engine.trace, (times[0], times[-1]), engine.media().name)
+
+
+def _start_picture(engine: TimedEngine, size: str | None, steps: int) -> Stream[Any]:
+    front = engine.media()
+    start = engine.stream_image if front.kind == "image" else engine.stream_video
+    return start(PROMPT, model=front.name, size=size, num_inference_steps=steps, seed=1)
+
+
+def _wait_for_steps(engine: TimedEngine, picture: Stream[Any], count: int) -> None:
+    """Until the picture has so many denoise steps behind it.
+
+    Raises:
+        HemiolaError: it has failed.
+    """
+    (request_id,) = picture.request_ids
+    while len(engine.denoise_times[request_id]) < count:
+        if picture.is_done:
+            picture.result()
+        time.sleep(0.001)
+
+
+def share_timeline(records: Iterable[StepRecord], media: str, text: str, window: Window) -> list[str]:
+    """When the media's share of the SMs changed, and whether text was then at work."""
+    records = list(records)
+    last_text_s = max((record.end_s for record in records if record.model == text), default=window[0])
+    lines, before = [], None
+    for record in within(records, window, media):
+        if record.sm_share != before:
+            state = "text at work" if record.start_s < last_text_s else "text idle"
+            lines.append(
+                f"{(record.start_s - window[0]) * 1e3:+9.1f} ms: images on {record.sm_share:.2f} of the SMs ({state})"
+            )
+            before = record.sm_share
+    return lines

@@ -1,0 +1,167 @@
+"""The benchmarks of published sizes, run whole on a CPU with tiny shapes, and how they read what happened."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from hemiola.api.bench import BENCHES, image_gpu, limits, mixed_gpu, soak_gpu, text_gpu
+from hemiola.api.bench.denoisers import shape_of, step_flops
+from hemiola.api.bench.timed import TimedEngine, blocks_per_s, decoding, idle_share
+from hemiola.api.cli import main
+from hemiola.core.errors import InvalidRequest, StepFailed
+from hemiola.core.hub import resolve
+from hemiola.core.step import Work
+from hemiola.core.tracing import StepRecord
+from hemiola.diffusion.edge import open_edge
+from hemiola.llm import LanguageRunner
+
+TEXT, IMAGE, CLIP = "dummy:llama-tiny", "dummy:z-image-tiny", "dummy:wan-tiny"
+
+
+def record(model: str, start_s: float, end_s: float, *, blocks: int = 0, share: float = 1.0) -> StepRecord:
+    phase = "denoise" if blocks else "decode"
+    return StepRecord("lane", model, phase, 1, start_s, end_s, 0.0, Work(blocks=blocks), ("r",), "blocks", share)
+
+
+def measured(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert main(["bench", *arguments, "--json"]) == 0
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return report
+
+
+def named(report: dict[str, Any], part: str) -> dict[str, Any]:
+    (found,) = [each for each in report["scenarios"] if part in each["name"]]
+    return dict(found)
+
+
+def test_decoding_and_prefill_beside_transformers(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ["--rows", "2", "--context", "24", "--tokens", "8", "--repeats", "1"]
+    report = measured(["text-gpu", "--model", TEXT, *sizes, "--against", "transformers"], capsys)
+    step, limit = (named(report, "decode step, 2 rows x 24")[key] for key in ("figure", "baseline"))
+    assert 0 < limit < step
+    assert named(report, "tokens a second")["figure"] == pytest.approx(2e3 / step)
+    assert 0 <= named(report, "idle")["figure"] < 100
+    assert named(report, "against transformers' generate, 2 rows")["baseline"] > 0
+    assert named(report, "transformers alone: a step of generate, 1 rows")["figure"] > 0
+
+
+@pytest.mark.parametrize("model", [IMAGE, CLIP, "dummy:flux-tiny"])
+def test_denoise_steps_beside_diffusers(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["image-gpu", "--model", model, "--steps", "2", "--repeats", "1", "--against", "diffusers"]
+    report = measured(asked, capsys)
+    step = named(report, "denoise step, 64x64")
+    assert 0 < step["baseline"] < step["figure"]
+    assert named(report, "groups of blocks")["figure"] >= 1
+    assert named(report, "against diffusers")["figure"] == step["figure"]
+
+
+def test_both_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    models = ["--model", TEXT, "--model", IMAGE]
+    sizes = ["--rows", "2", "--context", "24", "--tokens", "24", "--repeats", "1"]
+    report = measured(["mixed-gpu", *models, *sizes], capsys)
+    text, images, both = (named(report, part)["figure"] for part in ("text keeps", "images keep", "sum of both"))
+    assert both == pytest.approx(text + images) and text > 0 and images > 0
+    assert any("of the SMs" in note for note in report["notes"])
+
+
+def test_a_mixed_load_leaves_nothing_behind(capsys: pytest.CaptureFixture[str]) -> None:
+    models = [option for model in (TEXT, IMAGE, CLIP) for option in ("--model", model)]
+    report = measured(["soak-gpu", *models, "--seconds", "1", "--context", "32", "--steps", "2"], capsys)
+    assert named(report, "ended exactly once")["figure"] >= soak_gpu.NUM_TEXTS + 2 * soak_gpu.NUM_MEDIA
+    assert report["ratio"] == 1
+
+
+def test_a_mixed_load_that_fails_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def launch(runner: LanguageRunner, batch: Any, slot: Any) -> None:
+        raise StepFailed("broken")
+
+    monkeypatch.setattr(LanguageRunner, "launch", launch)
+    report = soak_gpu.run(repeats=1, threads=1, models=(TEXT,), seconds=0.1, context=8)
+    assert report.ratio == 0
+    assert any("failed: step_failed" in note for note in report.notes)
+
+
+def test_bytes_of_ended_requests_are_found() -> None:
+    with TimedEngine(TEXT, threads=1) as engine:
+        engine.complete("Hi", max_tokens=1)
+        assert soak_gpu.leaked_bytes(engine, {"gone"}) == (0, True)
+        engine.composition.arena.lease(512, "gone")
+        assert soak_gpu.leaked_bytes(engine, {"gone"}) == (512, True)
+        engine.composition.arena._room.nbytes += 256  # a byte that nobody has
+        assert soak_gpu.leaked_bytes(engine, set())[1] is False
+        engine.composition.arena._room.nbytes -= 256
+
+
+def test_gaps_are_counted_while_all_rows_decode() -> None:
+    found = decoding([[0.0, 1.0, 2.0, 3.0, 4.0], [1.5, 2.0, 3.0, 4.0, 5.0, 9.0]])
+    assert found.window == (2.0, 4.0)
+    assert found.gaps_ms == (1e3,) * 4
+    assert found.tokens_per_s == pytest.approx(1.0)
+    with pytest.raises(InvalidRequest, match="tokens"):
+        decoding([[0.0, 1.0], [2.0, 3.0]])
+
+
+def test_idle_time_and_speed_are_read_from_the_trace() -> None:
+    records = [
+        record("a", 0.0, 0.25),
+        record("b", 0.0, 1.0, blocks=3),
+        record("a", 0.5, 0.75),
+        record("b", 1.5, 2.0, blocks=3),
+    ]
+    assert idle_share(records, (0.0, 1.0), "a") == pytest.approx(0.5)
+    assert blocks_per_s(records, (0.0, 2.0), "b") == pytest.approx(3.0)
+
+
+def test_changes_of_the_share_are_told_with_what_text_did() -> None:
+    shares = [(0.0, 0.64), (0.1, 0.64), (0.3, 1.0), (0.4, 1.0)]
+    records = [record("images", start, start + 0.1, blocks=1, share=share) for start, share in shares]
+    records.append(record("text", 0.0, 0.25))
+    lines = mixed_gpu.share_timeline(records, "images", "text", (0.0, 1.0))
+    assert [line.split(": ")[1] for line in lines] == [
+        "images on 0.64 of the SMs (text at work)",
+        "images on 1.00 of the SMs (text idle)",
+    ]
+
+
+def test_operations_of_a_published_denoise_step() -> None:
+    """FLUX.1 at 1024 px: 123 ms at 606 TFLOP/s were measured with such a step."""
+    source = resolve("dummy:flux-dev")
+    flops = step_flops(source, shape_of(open_edge(source.path), 1024, 1024, 1, 512))
+    assert flops / 1e12 == pytest.approx(0.123 * 606, rel=0.01)
+
+
+def test_bytes_of_a_decode_step() -> None:
+    with TimedEngine(TEXT, threads=1) as engine:
+        source = engine.loads.served[0]
+        weights, embeddings, per_token = 860_480 * 4, 6144 * 64 * 4, 2 * 2 * 2 * 16 * 4
+        assert limits.decode_bytes(engine, source, 0, 0) == weights - embeddings
+        assert limits.decode_bytes(engine, source, 3, 8) == weights - embeddings + 3 * 8 * per_token
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["text", "--context", "5"], ["'text' takes no '--context'", "none of these"]),
+        (["text-gpu", "--seconds", "5"], ["takes no '--seconds'", "--context"]),
+        (["text-gpu", "--rows", "0"], ["--rows", "0"]),
+        (["text-gpu", "--repeats", "0"], ["--repeats", "0"]),
+        (["text-gpu", "--model", TEXT, "--against", "vllm"], ["vllm", "transformers"]),
+        (["image-gpu", "--model", IMAGE, "--against", "vllm"], ["vllm", "diffusers"]),
+        (["text-gpu", "--model", IMAGE], ["one text model", "none"]),
+        (["image-gpu", "--model", TEXT], ["one media model", "none"]),
+        (["image-gpu", "--model", "dummy:nothing"], ["dummy:nothing", "dummy:flux-dev"]),
+    ],
+)
+def test_mistakes_are_named(arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert all(word in said for word in words), said
+
+
+def test_published_shapes_are_the_defaults() -> None:
+    assert {name for name in BENCHES if name.endswith("-gpu")} == {"text-gpu", "image-gpu", "mixed-gpu", "soak-gpu"}
+    for module in (text_gpu, image_gpu, mixed_gpu, soak_gpu):
+        models: tuple[str, ...] = module.run.__kwdefaults__["models"]
+        assert all(resolve(model).origin == "shape" and not model.endswith("-tiny") for model in models)
