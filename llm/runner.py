@@ -57,6 +57,9 @@ class LanguageRunner:
         graph_pool: where graphs of steps that only decode are captured; None: none are.
         encode_only: no text is generated, and no pages are set up; by default so for models without a language head.
 
+    Fields:
+        attention_target: what attention kernels have to run on, and for which layers.
+
     Raises:
         CorruptWeights, UnsupportedModel, CannotFit: see `loading.load_model` and `Arena.add_page_class`.
     """
@@ -92,8 +95,8 @@ class LanguageRunner:
         self.shape = self._model.shape
         self.hidden_size = self.shape.hidden_size
         choices, target = backends or {}, Target.of(self._device, dtype)
-        attention = replace(target, head_dim=self.shape.head_dim, needs=self.shape.attention_needs)
-        ragged = RAGGED_ATTENTION.resolve(attention, choices.get("ragged_attention", "auto")).backend()
+        self.attention_target = replace(target, head_dim=self.shape.head_dim, needs=self.shape.attention_needs)
+        ragged = RAGGED_ATTENTION.resolve(self.attention_target, choices.get("ragged_attention", "auto")).backend()
         self._encodings = Encodings(
             name, LANE, self._model, arena, attention=ragged, device=self._device, max_tokens=max_batch_tokens
         )
@@ -126,14 +129,12 @@ class LanguageRunner:
         )
         self._kv.on_moved(self._moved)
         self._served = Served(name, LANE, page_len, self._kv.page_bytes, (name, "tokens"), decode_key, mixed_key)
+        paged = PAGED_ATTENTION.resolve(self.attention_target, choices.get("paged_attention", "auto"))
         self._steps = TokenSteps(
             model,
             self._kv,
             self._served,
-            attention=PAGED_ATTENTION.resolve(
-                replace(target, head_dim=model.shape.head_dim, needs=model.shape.attention_needs),
-                choices.get("paged_attention", "auto"),
-            ).backend(self._kv.view),
+            attention=paged.backend(self._kv.view),
             store=KV_STORE.resolve(target, choices.get("kv_store", "auto")).backend,
             sampler=SAMPLER.resolve(target, choices.get("sampling", "auto")).backend,
             device=self._device,

@@ -12,6 +12,8 @@ from ..core.errors import StepFailed
 from ..core.request import Sampling, Terms, TextRequest
 from ..core.step import Blocks, Quantum, Refused, Shortfall, Slot, Tokens
 from ..core.warm_up import WarmUp
+from ..kernels.attention import ScoreOptions
+from ..kernels.warm import warm_attention
 
 if TYPE_CHECKING:
     from .runner import LanguageRunner, State
@@ -26,6 +28,7 @@ _GREEDY = Sampling(temperature=0.0, max_tokens=4)
 def warm_ups(runner: "LanguageRunner") -> Iterable[WarmUp]:
     """See `core.warm_up.HasWarmUps`."""
     name = runner.model
+    yield WarmUp(f"{name}: attention kernels", 90.0, lambda: warm_attention(runner.attention_target, _kinds(runner)))
     yield WarmUp(f"{name}: kernels of encoding", 20.0, lambda: _run_encoding(runner))
     if not runner.generates:
         return
@@ -35,6 +38,13 @@ def warm_ups(runner: "LanguageRunner") -> Iterable[WarmUp]:
         return
     for size in reversed(graphs.sizes):  # the largest first: the others find their scratch memory there
         yield WarmUp(f"{name}: decode graph of {size} rows", 1.0, partial(graphs.build, size))
+
+
+def _kinds(runner: "LanguageRunner") -> Iterable[ScoreOptions]:
+    """One of each kind of layer: kernels know whether there is a window, and not how long it is."""
+    needs = runner.shape.attention_needs
+    for window in (None, 1) if "window" in needs else (None,):
+        yield ScoreOptions(1.0, 1.0 if "softcap" in needs else None, window)
 
 
 def _run_requests(runner: "LanguageRunner") -> None:
