@@ -171,7 +171,7 @@ class Execution:
     def _start(self, node: Node, work: Work) -> None:
         if self._over is not None:
             if not node.result.done():
-                self._fail(node, RequestAborted(f"'{node.name}' ({node.place}): {self._over}."))
+                self._fail(node, RequestAborted(f"{node.title}: {self._over}."))
             return
         task = asyncio.create_task(self._live(node, work))
         self._tasks.add(task)
@@ -185,7 +185,7 @@ class Execution:
             self.tell("started", node)
             outcome = await work(self, node)
         except asyncio.CancelledError:
-            self._fail(node, RequestAborted(f"'{node.name}' ({node.place}): {self._over or 'it was cancelled'}."))
+            self._fail(node, RequestAborted(f"{node.title}: {self._over or 'it was cancelled'}."))
             raise
         except Exception as error:
             self._fail(node, NodeFailed(node, error))
@@ -239,4 +239,4 @@ class Execution:
             await asyncio.wait(self._tasks)
         for node in self.nodes:
             if not node.result.done():  # added, but never started
-                self._fail(node, RequestAborted(f"'{node.name}' ({node.place}): {self._over}."))
+                self._fail(node, RequestAborted(f"{node.title}: {self._over}."))

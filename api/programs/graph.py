@@ -77,8 +77,8 @@ class NodeFailed(HemiolaError):
     """
 
     def __init__(self, node: "Node", cause: BaseException) -> None:
-        asked = f", request {', '.join(node.request_ids)}" if node.request_ids else ""
-        super().__init__(f"'{node.name}' ({node.place}{asked}) failed: {cause}")
+        why = str(cause) if isinstance(cause, HemiolaError) else f"{type(cause).__name__}: {cause}"
+        super().__init__(f"{node.title} failed: {why}")
         self.name = node.name
         self.place = node.place
         self.request_ids = node.request_ids
@@ -123,6 +123,12 @@ class Node:
     request_ids: tuple[str, ...] = ()
     num_calls: int = 0
     usage: Usage | None = None
+
+    @property
+    def title(self) -> str:
+        """What errors call it: the variable, the program's line, the requests if there are any."""
+        asked = f", request {', '.join(self.request_ids)}" if self.request_ids else ""
+        return f"'{self.name}' ({self.place}{asked})"
 
     @property
     def error(self) -> BaseException | None:

@@ -11,12 +11,15 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from hemiola.core.errors import RequestAborted
+
 from ..front.terms import CallTerms, engine_clock
 from .asking import Asked
 from .batch import Batch, run_items
 from .binding import Binding
 from .elsewhere import run_elsewhere
 from .execution import Execution, ProgramEvent
+from .notebook import show
 from .run import Run
 from .schema import ProgramGraph
 from .state import State
@@ -156,8 +159,15 @@ class Program(Generic[P]):
             await running
 
         is_coroutine = inspect.iscoroutinefunction(self._function)
-        async with asyncio.timeout(self._binding.timeout_s):
-            await execution.run(coroutine_body if is_coroutine else body)
+        try:
+            async with asyncio.timeout(self._binding.timeout_s) as limit:
+                await execution.run(coroutine_body if is_coroutine else body)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise  # the program's own
+            cut = [node.title for node in execution.nodes if isinstance(node.error, RequestAborted)]
+            text = f"Not done after {self._binding.timeout_s} s, and cancelled: {', '.join(cut) or self.__name__}."
+            raise TimeoutError(text) from error
         return Run(execution, state, engine_clock() - execution.started_s)
 
 
@@ -181,6 +191,15 @@ class ProgramStream:
         """The finished run, once all events were read."""
         assert self._run is not None, "Read all events first."
         return self._run
+
+    def show(self) -> Run:
+        """Runs it and shows what it says and makes as it comes: on a notebook's page, or as text."""
+        show(self, lambda: self.run)
+        return self.run
+
+    def _ipython_display_(self) -> None:
+        """What a notebook does with a stream that ends a cell."""
+        self.show()
 
     async def __aiter__(self) -> AsyncIterator[ProgramEvent]:
         events: asyncio.Queue[ProgramEvent | None] = asyncio.Queue()

@@ -33,8 +33,13 @@ class Generated:
         outcome = self.node.result.result()
         if not self.is_plural:
             return outcome
-        choice = self.choice if isinstance(self.choice, int) else int(text_of(self.choice or ""))
-        text: str = outcome.value[choice]
+        choice = self.choice if isinstance(self.choice, int) else text_of(self.choice or "")
+        try:
+            text: str = outcome.value[int(choice)]
+        except (ValueError, IndexError) as error:
+            name = self.node.name
+            wrong = f"Invalid index of s.keep('{name}', ...): {choice!r}. There are {len(outcome.value)} answers."
+            raise InvalidRequest(name, wrong) from error
         return Outcome(text, text, text)
 
 

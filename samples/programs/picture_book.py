@@ -1,6 +1,8 @@
 """A picture book: a story, three scenes that are written and drawn at once, a mood, and a clip at the end.
 
-python samples/programs/picture_book.py "a heron" --output book
+The folder gets pictures, the clip, JSON, a drawing of what ran when, and a page with all of it.
+
+python samples/programs/picture_book.py "a heron" --output out/book
 """
 
 import argparse
@@ -29,16 +31,6 @@ def picture_book(s: hm.State, animal: str, num_scenes: int = 3, steps: int | Non
     s.select("mood", ["calm", "funny", "sad"])
 
 
-def write(book: hm.Run, folder: Path) -> None:
-    """The text, the pictures, the clip, and how the book came about."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "story.txt").write_text(f"{book['story']}\n\nMood: {book['mood']}\n", encoding="utf-8")
-    for i, scene in enumerate(book.forks):
-        scene["picture"].save(folder / f"scene-{i + 1}.png")
-    book["clip"].save(folder / "clip.mp4")
-    book.trace().draw(folder / "trace.svg")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("animal", nargs="?", default="a heron")
@@ -46,8 +38,8 @@ def main() -> None:
     args = parser.parse_args()
     with hm.Engine("demo") as engine:
         book = picture_book.on(engine).run(args.animal)
-    write(book, args.output)
-    print(f"{book['story']}\n{args.output}: {len(book.forks)} pictures, a clip, trace.svg ({book.seconds:.1f} s)")
+    book.export(args.output, title=f"A picture book about {args.animal}")
+    print(f"{book['story']}\nMood: {book['mood']}\n{args.output / 'index.html'} ({book.seconds:.1f} s)")
 
 
 if __name__ == "__main__":

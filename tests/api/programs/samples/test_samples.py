@@ -11,7 +11,7 @@ from PIL import Image
 import hemiola as hm
 from samples.programs import extraction
 from samples.programs.best_of_n import approval, best_of_n
-from samples.programs.picture_book import picture_book, write
+from samples.programs.picture_book import picture_book
 from samples.programs.refinement import refine, share_of
 from samples.programs.storyboard import cut_together, storyboard
 from samples.programs.tools import WEATHER, assistant
@@ -21,10 +21,10 @@ def test_the_picture_book_is_written_and_drawn(demo: hm.Engine, tmp_path: Path) 
     book = picture_book.on(demo).run("a heron", num_scenes=2, steps=1).raise_for_errors()
     assert "heron" in book["story"] and book["mood"] in ("calm", "funny", "sad")
     assert book["prompt"] == [scene["prompt"] for scene in book.forks] and all(book["prompt"])
-    write(book, tmp_path)
+    book.export(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {
-        *("story.txt", "clip.mp4", "trace.svg"),
-        *("scene-1.png", "scene-2.png"),
+        *("index.html", "run.json", "trace.json", "trace.svg"),
+        *("clip.mp4", "picture-0.png", "picture-1.png"),
     }
     by_name = {(node.name, node.branch): node for node in book.trace().nodes}
     for branch in "01":
