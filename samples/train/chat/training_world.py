@@ -19,6 +19,7 @@ _QUOTED = {
     **dict.fromkeys("qa_colour qa_object qa_background canonical caption_json".split(), "q"),
     **dict.fromkeys(("count_words", "repeat"), "s"),
 }
+_KEPT_POOLS = ("word", "first", "last", "city", "job", "product", "food", "counted")
 _LISTED = ("sort", "count_items", "words_json")
 _SEPARATORS = (", ",) * 9 + ("; ", " ", " / ", "\n", "\n", "\n- ", "\n* ", "\n1", ",", " and ", " and ")
 _EDGES_BEFORE, _EDGES_AFTER = (": ", "\n", "- ", "> ", "| "), ("\n", ":", " -", ".", ";", " →", " =", " >")
@@ -37,7 +38,7 @@ def word_pieces() -> tuple[tuple[str, ...], tuple[str, ...]]:
 @cache
 def kept_words() -> frozenset[str]:
     """The words and names of the evaluation, in small letters."""
-    return frozenset(word.lower() for pool in ("word", "first", "last") for word in split(pool, True))
+    return frozenset(word.lower() for pool in _KEPT_POOLS for word in split(pool, True))
 
 
 @dataclass
@@ -71,6 +72,8 @@ class TrainingWorld(World):
             return self.invented()
         if pool in ("first", "last") and self.chance(0.06):
             return self.invented().capitalize()
+        if pool in ("food", "product", "job", "city") and self.chance(0.14):
+            return self.invented().capitalize() if pool == "city" else self.invented()
         return super().pick(pool)
 
     def sample(self, pool: str, count: int) -> list[str]:
