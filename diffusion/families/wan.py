@@ -8,22 +8,21 @@ T text tokens, D transformer width.
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from hemiola.core.errors import UnsupportedModel
 from hemiola.core.request import MediaRequest
 from hemiola.core.step import Work
 
-from ..attention import dense
 from ..bound_linear import bind_linears
 from ..components import Components
-from ..denoiser_kernels import DenoiserKernels
 from ..edge import Edge
 from ..edge.wan import PAD_ID
 from ..encode import EncodeStage
@@ -32,6 +31,10 @@ from ..solvers import Schedule, make_solver
 from ..stage import Block, Carry, Noisy
 from ..text_layers import T5Layers
 from ..vae_wan import DecodeWan
+from .wan_blocks import Branch, WanBlocks
+
+_MANY_TOKENS = 8192
+"""From so many on, a guidance branch is a block of its own: together they are no faster, and twice as long a wait."""
 
 
 class Wan:
@@ -122,24 +125,33 @@ class _TextEmbedder:
 
 
 @dataclass(frozen=True, slots=True)
-class _Branch:
-    """One guidance branch of one row, where its text lies among the packed ones, and how much padding there was."""
-
-    row: int
-    text: Span
-    num_padding: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Facts:
-    """Fields: latent frames, height and width of all rows; their branches, all positive ones before the negative."""
+    """Fields: latent frames, height and width of all rows; how many rows; their branches, all positive ones before the
+    negative."""
 
     sides: tuple[int, int, int]
-    branches: tuple[_Branch, ...]
+    num_rows: int
+    branches: tuple[Branch, ...]
+
+    def span(self, part: "_Part") -> Span:
+        start = self.num_rows if part is _Part.NEGATIVE else 0
+        return Span(start, self.num_rows if part is _Part.POSITIVE else len(self.branches))
+
+
+class _Part(Enum):
+    """Which guidance branches a block runs over."""
+
+    ALL = "all"
+    POSITIVE = "positive"
+    NEGATIVE = "negative"
+
+    def of(self, branches: Sequence[int]) -> Sequence[int]:
+        """Of what there is for each branch of one row."""
+        return {_Part.ALL: branches, _Part.POSITIVE: branches[:1], _Part.NEGATIVE: branches[1:]}[self]
 
 
 class _Denoise:
-    """Blocks: the transformer blocks. Rows of one batch have equal latents."""
+    """Blocks: halves of the transformer blocks. Rows of one batch have equal latents."""
 
     name = "denoise"
 
@@ -154,10 +166,10 @@ class _Denoise:
         self._patch: tuple[int, int, int] = tuple(config.patch_size)
         self._heads: int = config.num_attention_heads
         self._dim: int = config.num_attention_heads * config.attention_head_dim
-        self._eps: float = config.eps
         self._dtype: torch.dtype = model.patch_embedding.weight.dtype
         self._device: torch.device = model.patch_embedding.weight.device
-        self._kernels = DenoiserKernels.resolve(self._device, self._dtype)
+        self._run = WanBlocks(self._device, self._dtype, self._heads, config.eps)
+        self._shares = (4 * self._dim, 2 * self._dim + 2 * config.ffn_dim)
         self.channels: int = config.in_channels
         self.blocks = lru_cache(maxsize=256)(self._make_blocks)
         self._rope = lru_cache(maxsize=32)(self._make_rope)
@@ -208,7 +220,7 @@ class _Denoise:
         facts: _Facts = carry.facts
         model, tensors = self._model, carry.tensors
         shift_RD, scale_RD = (model.scale_shift_table + tensors["time"].unsqueeze(1)).unbind(1)
-        normed = self._kernels.norm.layer_norm(tensors["x"], self._eps, scale_RD, shift_RD, tensors["rows"])
+        normed = self._run.normed(tensors["x"], shift_RD, scale_RD, tensors["rows"])
         output = model.proj_out(normed).float()
         predictions = self._unpatchified(output, facts.sides).unbind()
         guided = list(predictions[: len(rows)])
@@ -220,62 +232,35 @@ class _Denoise:
     # -- blocks
 
     def _make_blocks(self, shape: _Shape) -> Sequence[Block]:
-        tokens, branches = self._num_tokens(shape[:3]), len(shape.text_lens)
-        pairs = branches * tokens**2 + tokens * sum(shape.text_lens)
-        work = Work(rows=1, new_tokens=branches * tokens, attended_pairs=pairs, blocks=1)
-        return tuple(Block(partial(self._run, block), work, True) for block in self._model.blocks)
+        """Two for each of the model's, or four where one branch alone fills a device."""
+        tokens = self._num_tokens(shape[:3])
+        parts = (_Part.POSITIVE, _Part.NEGATIVE) if tokens >= _MANY_TOKENS else (_Part.ALL,)
+        pieces = [
+            (half, part, _half_work(index, tokens, part.of(shape.text_lens), self._shares))
+            for index, half in enumerate((self._run.first_half, self._run.second_half))
+            for part in parts
+        ]
+        return tuple(
+            Block(partial(self._half, half, block, part), work, True)
+            for block in self._model.blocks
+            for half, part, work in pieces
+        )
 
-    def _run(self, block: Any, carry: Carry) -> None:
-        norm, residual, tensors = self._kernels.norm, self._kernels.residual, carry.tensors
-        x, rows = tensors["x"], tensors["rows"]
-        modulation_R6D = block.scale_shift_table + tensors["modulation"].float()
-        shift_1, scale_1, gate_1, shift_2, scale_2, gate_2 = modulation_R6D.unbind(1)
-
-        normed = norm.layer_norm(x, self._eps, scale_1, shift_1, rows)
-        x = residual.add(x, self._self_attention(block.attn1, normed, tensors["rope"]), gate_1, rows)
-
-        if isinstance(block.norm2, nn.LayerNorm):
-            affine = block.norm2
-            normed = norm.layer_norm(x, affine.eps, weight=affine.weight, bias=affine.bias)
-        else:  # the identity: the model does without
-            normed = x
-        x = residual.add(x, self._cross_attention(block.attn2, normed, carry))
-
-        normed = norm.layer_norm(x, self._eps, scale_2, shift_2, rows)
-        tensors["x"] = residual.add(x, block.ffn(normed), gate_2, rows)
-
-    def _self_attention(self, attention: Any, x_NLD: Tensor, rope_LF: Tensor) -> Tensor:
-        query = self._heads_of(attention.norm_q, attention.to_q(x_NLD), rope_LF)
-        key = self._heads_of(attention.norm_k, attention.to_k(x_NLD), rope_LF)
-        mixed = dense(query, key, self._by_head(attention.to_v(x_NLD)))
-        return attention.to_out[0](mixed.flatten(2))  # type: ignore[no-any-return]
-
-    def _cross_attention(self, attention: Any, x_NLD: Tensor, carry: Carry) -> Tensor:
-        text_TD, bias_T = carry.tensors["text"], carry.tensors["bias"]
-        query = self._heads_of(attention.norm_q, attention.to_q(x_NLD))
-        key = self._heads_of(attention.norm_k, attention.to_k(text_TD.unsqueeze(0)))[0]
-        value = self._by_head(attention.to_v(text_TD))
-        mixed = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-        for place, branch in enumerate(carry.facts.branches):
-            text = branch.text.slice
-            bias = bias_T[text].expand(1, 1, query.shape[1], -1)
-            mixed[place] = dense(query[place, None], key[None, text], value[None, text], bias)[0]
-        return attention.to_out[0](mixed.flatten(2))  # type: ignore[no-any-return]
+    def _half(self, half: Callable[..., Tensor], block: Any, part: _Part, carry: Carry) -> None:
+        facts: _Facts = carry.facts
+        tensors, span = carry.tensors, facts.span(part)
+        x_NLD = tensors["x"]
+        if span.start == span.stop:
+            return
+        here = span.slice
+        changed = half(block, x_NLD[here], tensors["rows"][here], facts.branches[here], tensors)
+        whole = len(changed) == len(x_NLD)
+        tensors["x"] = changed if whole else torch.cat([x_NLD[: span.start], changed, x_NLD[span.stop :]])
 
     # -- parts
 
     def _num_tokens(self, sides: Sequence[int]) -> int:
         return math.prod(side // patch for side, patch in zip(sides, self._patch, strict=True))
-
-    def _by_head(self, x: Tensor) -> Tensor:
-        split: Tensor = x.unflatten(-1, (self._heads, -1))
-        return split
-
-    def _heads_of(self, norm: nn.RMSNorm, x_NLD: Tensor, rope_LF: Tensor | None = None) -> Tensor:
-        """Queries or keys by head, all heads of a token normed together."""
-        rope_NLF = None if rope_LF is None else rope_LF.unsqueeze(0)
-        assert norm.eps is not None, "diffusers gives it"
-        return self._kernels.heads.rotate(self._by_head(x_NLD), rope_NLF, norm.weight, norm.eps)
 
     def _make_rope(self, sides: tuple[int, int, int]) -> Tensor:
         """complex64 [L, head_dim / 2]."""
@@ -283,11 +268,11 @@ class _Denoise:
         cosines, sines = self._model.rope(like)
         return torch.complex(cosines[0, :, 0, 0::2].float(), sines[0, :, 0, 1::2].float())
 
-    def _make_row_of_each(self, branches: tuple[_Branch, ...]) -> Tensor:
+    def _make_row_of_each(self, branches: tuple[Branch, ...]) -> Tensor:
         """int64 [N]."""
         return repeated([branch.row for branch in branches], [1] * len(branches), self._device)
 
-    def _make_bias(self, branches: tuple[_Branch, ...]) -> Tensor:
+    def _make_bias(self, branches: tuple[Branch, ...]) -> Tensor:
         """What is added to the score of each text token: the logarithm of how many of them there are."""
         biases = torch.zeros(sum(b.text.stop - b.text.start for b in branches), dtype=self._dtype, device=self._device)
         for branch in branches:
@@ -300,13 +285,21 @@ class _Denoise:
         return split.permute(0, 7, 1, 4, 2, 5, 3, 6).reshape(len(tokens_NLD), -1, *sides)
 
 
+def _half_work(half: int, tokens: int, text_lens: Sequence[int], shares: tuple[int, int]) -> Work:
+    """Tokens are shared between the halves as their linear layers' multiplications are."""
+    queries = len(text_lens) * tokens
+    pairs = queries * tokens if half == 0 else tokens * sum(text_lens)
+    first = queries * shares[0] // sum(shares)
+    return Work(rows=1, new_tokens=first if half == 0 else queries - first, attended_pairs=pairs, blocks=1)
+
+
 def _packed(rows: Sequence[Noisy]) -> _Facts:
-    positive: list[_Branch] = []
-    negative: list[_Branch] = []
+    positive: list[Branch] = []
+    negative: list[Branch] = []
     start = 0
     for row_idx, row in enumerate(rows):
         for branches, text, padding in zip((positive, negative), row.conditions, row.num_padding, strict=False):
-            branches.append(_Branch(row_idx, Span(start, start + len(text)), padding))
+            branches.append(Branch(row_idx, Span(start, start + len(text)), padding))
             start += len(text)
     _, *sides = rows[0].latents.shape
-    return _Facts((sides[0], sides[1], sides[2]), (*positive, *negative))
+    return _Facts((sides[0], sides[1], sides[2]), len(rows), (*positive, *negative))

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from hemiola.core.request import MediaRequest
-from hemiola.core.step import Blocks, Work
+from hemiola.core.step import Blocks, Work, total_work
+from hemiola.diffusion.families import load_family
 from hemiola.diffusion.runner import MAX_ROWS
 from hemiola.tests.diffusion.driver import Driver, assert_close, media_request, one_block, solo, tiny_family
-from hemiola.tests.tiny_diffusion import FAMILIES
+from hemiola.tests.tiny_diffusion import FAMILIES, tiny_pipeline_dir
 
 BATCHED = 1e-5
 
@@ -85,6 +86,22 @@ def test_two_requests_that_alternate_blocks_equal_solo_runs_bit_for_bit(name: st
     for request in requests:
         assert np.array_equal(driver.frames(request.id), solo(family, request))
     driver.assert_nothing_is_held()
+
+
+def test_a_long_clips_branches_run_apart_and_give_what_they_give_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = mixed_requests("wan")
+    monkeypatch.setattr("hemiola.diffusion.families.wan._MANY_TOKENS", 1)
+    family = load_family(tiny_pipeline_dir("wan"))
+    driver = Driver(family)
+    states = [driver.admit(request) for request in requests]
+    apart, together = states[0].job.denoise, Driver(tiny_family("wan")).admit(requests[0]).job.denoise
+    assert len(apart.works) == 2 * len(together.works)
+    sums = [total_work(steps.works)._replace(rows=1, blocks=0) for steps in (apart, together)]
+    assert abs(sums[0].new_tokens - sums[1].new_tokens) < len(apart.works)  # rounded for each block
+    assert sums[0]._replace(new_tokens=0) == sums[1]._replace(new_tokens=0)
+    driver.run(states, one_block)
+    for request in requests:
+        assert_close(driver.frames(request.id), solo(tiny_family("wan"), request), BATCHED)
 
 
 def test_rows_join_a_batch_only_when_that_saves_time() -> None:
