@@ -198,6 +198,8 @@ def build(
             text_encoders=_text_encoders(source, loads, languages),
             seconds=costs.seconds,
             load_format=source.load_format,
+            graph_pool=placement.pools.get(DiffusionRunner.lane),
+            sm_shares=tuple({1.0: None, config.media_sm_share if languages else 1.0: None}),
         )
         for source in loads.pipelines
     }
@@ -205,6 +207,8 @@ def build(
         pipeline.edge.restrict(config.max_pixels, config.max_frames)
     if config.is_gpu:
         torch.cuda.synchronize()  # weights are there, whatever stream reads them
+        torch.cuda.empty_cache()  # what loading took besides is nobody's, and no part of what running takes
+        torch.cuda.reset_peak_memory_stats(config.device)
     runners: list[Runner[Any]] = [*languages.values(), *pipelines.values()]
     limits = Limits(
         quantum_s=config.quantum_s,

@@ -25,7 +25,6 @@ from .stage import Block, Carry
 
 log = logging.getLogger(__name__)
 
-CAPTURED_ON_RUN = 3
 MAX_SLOTS = 8
 MAX_KNOWN = 64
 """Layouts whose runs are counted."""
@@ -60,9 +59,9 @@ class Layout:
     is_taken: bool = False
     is_eager: bool = False
 
-    def is_due(self, sm_share: float) -> bool:
-        """Whether blocks would be captured on their next run."""
-        return any(count >= CAPTURED_ON_RUN - 1 and share == sm_share for (share, _), count in self.runs.items())
+    def most_runs(self, sm_share: float) -> int:
+        """How often some block has run on that share."""
+        return max((count for (share, _), count in self.runs.items() if share == sm_share), default=0)
 
 
 class BlockGraphs:
@@ -71,7 +70,12 @@ class BlockGraphs:
     Args:
         model: its name, under which the ledger has the slots.
         pool: scratch memory, shared with all graphs of the lane.
+
+    Fields:
+        captured_on_run: which run of a block on a share of the SMs captures it.
     """
+
+    captured_on_run = 3
 
     def __init__(self, model: str, arena: Arena, pool: GraphPool) -> None:
         self.arena = arena
@@ -111,7 +115,7 @@ class BlockGraphs:
             return None
         if layout.store is not None:
             layout.store.lease.lock()
-        elif layout.is_due(sm_share):
+        elif layout.most_runs(sm_share) >= self.captured_on_run - 1:
             self._lease_slot(layout, sizes, saves, (self._model, stage))
         layout.is_taken = layout.store is not None
         return BatchGraphs(self, layout)
@@ -226,7 +230,7 @@ class BatchGraphs:
         if self.store is None or layout.is_eager or not block.is_capturable:
             return None
         captured = layout.graphs.get(place)
-        if captured is None and layout.runs[place] < CAPTURED_ON_RUN - 1:
+        if captured is None and layout.runs[place] < self._graphs.captured_on_run - 1:
             return None
         self.store.keep(carry)
         if captured is None:

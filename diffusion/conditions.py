@@ -60,6 +60,13 @@ class Conditions:
         """They are written: from now on they can be found. The maker's locks remain, and are the caller's to drop."""
         self._making.difference_update(leases)
 
+    def forget(self, key: ConditionKey) -> None:
+        """Nobody finds it any more; those who hold it keep it."""
+        lease = self.find(key)
+        if lease is not None:
+            lease.release()
+            lease.unlock()
+
     def abandon(self, leases: dict[ConditionKey, Lease]) -> None:
         """They will not be written: forgets them."""
         self._making.difference_update(leases)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from hemiola.core.config import LoadFormat
+from hemiola.core.device import InFlight
 from hemiola.core.errors import CannotFit, HemiolaError, InvalidRequest, UnsupportedModel
 from hemiola.core.events import Event
 from hemiola.core.graphs import GraphPool
@@ -34,10 +35,11 @@ from hemiola.core.step import (
     total_work,
 )
 from hemiola.core.text_encoder import TextEncoder
+from hemiola.core.warm_up import WarmUp
 
 from .block_graphs import BlockGraphs
 from .carry_store import CarryStore
-from .conditions import Conditions
+from .conditions import ConditionKey, Conditions
 from .families import Family, load_family
 from .job import Steps, make_job, steps_of
 from .open_batch import OpenBatch
@@ -54,6 +56,7 @@ from .phases import (
 )
 from .stage import Stage
 from .state import LANE, DiffusionState
+from .warming import warm_ups
 
 Seconds = Callable[[Hashable, Work], float]
 
@@ -104,7 +107,7 @@ class DiffusionRunner:
         self.family: Family = pipeline
         self.edge = pipeline.edge
         self._arena = arena
-        self._device = torch.device(device)
+        self.device = torch.device(device)
         self._seconds = seconds
         self._encoder = self._text_encoder(text_encoders or {})
         self.graphs = None if graph_pool is None else BlockGraphs(name, arena, graph_pool)
@@ -179,6 +182,10 @@ class DiffusionRunner:
     def chores(self) -> Iterable[DiffusionState]:
         return ()
 
+    def warm_ups(self) -> Iterable[WarmUp]:
+        """See `core.warm_up.HasWarmUps`."""
+        return warm_ups(self)
+
     # Steps
 
     def plan(self, states: Sequence[DiffusionState], quantum: Quantum) -> Batch | Shortfall:
@@ -199,7 +206,7 @@ class DiffusionRunner:
     def launch(self, batch: Batch, slot: Slot) -> Pending:
         group: Group = batch.payload
         opened = group.open
-        stopwatch = Stopwatch(self._device)
+        stopwatch = Stopwatch(self.device)
         with torch.inference_mode():
             results = opened.run(group.first, group.last, slot)
             if results is not None:
@@ -327,6 +334,22 @@ class DiffusionRunner:
         for wanted in state.missing:
             encoding = self._encoder.encode(wanted.key.token_ids, shared.hidden_state, state.job.request)
             state.encodings[wanted.key] = encoding
+
+    def forget_conditions(self, keys: Iterable[ConditionKey]) -> None:
+        """Gives up those that are there, though somebody may come who could use them."""
+        for key in keys:
+            self._library.forget(key)
+
+    @property
+    def encoder_hidden_size(self) -> int:
+        """Of the text encoder that is another model."""
+        assert self._encoder is not None, f"'{self.model}' has a text encoder of its own"
+        return self._encoder.hidden_size
+
+    @property
+    def clock(self) -> InFlight:
+        """What is in flight on the device."""
+        return self._arena.clock
 
     def _text_encoder(self, given: Mapping[str, TextEncoder]) -> TextEncoder | None:
         shared = self.edge.files.shared_encoder

@@ -108,7 +108,7 @@ def test_a_second_batch_of_a_layout_runs_eagerly_while_the_slot_is_taken(name: s
 
 def test_layouts_have_slots_of_their_own_and_are_interleaved_block_by_block() -> None:
     driver = driver_of("zimage")
-    sizes = [{"width": 48}, {"width": 32}, {"guidance_scale": 0.0}]
+    sizes: list[dict[str, Any]] = [{"width": 48}, {"width": 32}, {"guidance_scale": 0.0}]
     states = [in_denoise(driver, str(i), **fields) for i, fields in enumerate(sizes)]
     while any(not state.is_denoised for state in states):
         for state in states:

@@ -13,6 +13,7 @@ from hemiola.core.errors import StepFailed, UnsupportedModel
 from hemiola.core.request import MediaRequest, Terms
 from hemiola.diffusion.edge import load_tokenizers
 from hemiola.diffusion.families import Family, load_family
+from hemiola.diffusion.warming import run_request, usual_request
 from hemiola.tests.diffusion.driver import Driver, media_request, one_block, solo, tiny_family
 from hemiola.tests.tiny_diffusion import tiny_shared_encoder_dirs
 
@@ -155,3 +156,12 @@ def test_a_parked_request_asks_again_for_what_was_evicted(family: Family, encode
     encoder.complete()
     driver.run([state])
     assert np.array_equal(driver.frames("a"), solo(tiny_family("zimage"), request))
+
+
+def test_warming_up_makes_hidden_states_up_and_lets_go_of_those_it_asked_for(family: Family, encoder: Encoder) -> None:
+    driver = Driver(family, text_encoders={"text_encoder": encoder})
+    usual = usual_request(family.edge, "m")
+    fields = {field: getattr(usual, field) for field in usual.__struct_fields__}
+    run_request(driver.runner, MediaRequest(**{**fields, "width": 32, "height": 32}), 1.0)
+    assert encoder.promises and all(promise.is_released for promise in encoder.promises)
+    assert not driver.arena.ledger.owners

@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from hemiola.api.placing import Placement
 from hemiola.core.device import InFlight
 from hemiola.core.memory.lease import Lease
 from hemiola.core.memory.room import Room
-from hemiola.core.step import Pending, Slot
+from hemiola.core.on_lane import OnLane
+from hemiola.core.step import Pending, Runner, Slot
 from hemiola.scheduler.lanes import Lane, Lanes
 from hemiola.scheduler.simulator import Elapsed, VirtualClock
 
@@ -30,15 +32,10 @@ class Flight:
     depth: int = 1
     is_immediate: bool = True
 
-    def make_lanes(self) -> Lanes:
-        return Lanes([Lane(name, self.depth) for name in self.lanes])
-
-
-FLIGHTS = {
-    "at once": Flight(),
-    "one lane": Flight(depth=2, is_immediate=False),
-    "two lanes": Flight(("language", "media"), depth=2, is_immediate=False),
-}
+    def placement(self) -> Placement:
+        """What api.placing makes for a device."""
+        lanes = Lanes([Lane(name, self.depth) for name in self.lanes])
+        return Placement(InFlight(), lanes) if self.is_immediate else FakePlacement(FakeStreams(), lanes)
 
 
 class _Past:
@@ -115,3 +112,17 @@ class SpoilingRoom(Room):
         start, end = lease.start, lease.start + lease.nbytes
         lease._buffer[start:end].fill_(0xA5)
         super().free(lease)
+
+
+class FakePlacement(Placement):
+    """With the fake device in place of CUDA's streams."""
+
+    def wrap(self, runner: Runner[Any]) -> Runner[Any]:
+        return OnLane(runner, self.in_flight)
+
+
+FLIGHTS = {
+    "at once": Flight(),
+    "one lane": Flight(depth=2, is_immediate=False),
+    "two lanes": Flight(("language", "media"), depth=2, is_immediate=False),
+}

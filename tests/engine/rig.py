@@ -18,7 +18,6 @@ from hemiola.api import compose
 from hemiola.core.config import EngineConfig
 from hemiola.core.events import Event, Failed, Final, Finished, Image, Progress, Token, Video
 from hemiola.core.memory import Need
-from hemiola.core.on_lane import OnLane
 from hemiola.core.request import MediaRequest, Request, TextRequest
 from hemiola.core.step import Batch, Pending, Shortfall, Slot, Work
 from hemiola.core.tracing import StepTrace
@@ -27,7 +26,7 @@ from hemiola.scheduler.running import Running
 from hemiola.scheduler.simulator import VirtualClock
 
 from . import models
-from .flights import FLIGHTS, FakeStreams, Flight, SpoilingRoom, Timetable
+from .flights import FLIGHTS, Flight, SpoilingRoom, Timetable
 
 MIB = 1 << 20
 KINDS = ("chat", "image", "own", "clip", "flux")
@@ -45,7 +44,7 @@ class Rig:
     """An engine over the named models (see models.py).
 
     Fields:
-        flight: how steps are in flight.
+        flight: how steps are in flight; on a GPU its lanes' depth has to be that of api.placing.
         events: of each request, in order.
         made: what api.compose built.
     """
@@ -56,6 +55,7 @@ class Rig:
     host_bytes: int = 4 * MIB
     prefix_cache: bool = True
     max_batch_tokens: int = 64
+    device: str = "cpu"
     flight: Flight = field(default_factory=lambda: FLIGHTS[usual_flight])
 
     def __post_init__(self) -> None:
@@ -67,21 +67,21 @@ class Rig:
             memory_bytes=self.memory_bytes,
             host_bytes=self.host_bytes,
             threads=1,
+            device=self.device,
+            dtype="float32",
             prefix_cache=self.prefix_cache,
             max_batch_tokens=self.max_batch_tokens,
         )
         self.loads = compose.plan([f"{name}={models.folder(name)}" for name in self.names], config)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(compose, "engine_clock", self.clock)
-            patch.setattr("hemiola.core.memory.arena.Room", SpoilingRoom)
-            if not self.flight.is_immediate:
-                patch.setattr("hemiola.api.placing.InFlight", FakeStreams)
+            if self.device == "cpu":
+                patch.setattr("hemiola.core.memory.arena.Room", SpoilingRoom)
+                patch.setattr(compose, "place", lambda config: self.flight.placement())
             self.made = compose.build(self.loads, lambda event: self.events[event.request_id].append(event), self.trace)
         self._timetable = Timetable(self.flight, self.clock)
-        for runner in self.scheduler.runners.values():
+        for runner in (*self.made.languages.values(), *self.made.pipelines.values()):
             self._model_times_of(runner)
-        if not self.flight.is_immediate:
-            self._put_on_lanes()
 
     def _model_times_of(self, runner: Any) -> None:
         launch: Callable[[Batch, Slot], Pending] = runner.launch
@@ -91,14 +91,6 @@ class Rig:
             return pending
 
         runner.launch = timed
-
-    def _put_on_lanes(self) -> None:
-        """As api.compose does for a GPU."""
-        assert isinstance(self.arena.clock, FakeStreams)
-        lanes = self.scheduler.lanes = self.flight.make_lanes()
-        self.scheduler.running._depth_of = lambda state: lanes.serving(state.lane).depth
-        for name, runner in self.scheduler.runners.items():
-            self.scheduler.runners[name] = OnLane(runner, self.arena.clock)
 
     @property
     def scheduler(self) -> Any:
@@ -215,13 +207,16 @@ class Rig:
             if runner._kv is not None:
                 if runner._kv.prefixes is not None:
                     runner._kv.prefixes.flush()
-                assert runner._kv.page_class.held == {}
+                held = {name for owners in runner._kv.page_class.held.values() for name in owners}
+                assert all(name.startswith("graphs:") for name in held), held
         for pipeline in self.made.pipelines.values():
             assert not pipeline._states and not pipeline._library._making
         self.made.check()
         owners = self.arena.ledger.owners
-        assert all(owner.startswith("condition:") for owner in owners), dict(owners)
-        assert self.arena.can_lease(Need(general=(self.arena.nbytes,))), "Somebody locks a condition."
+        assert all(owner.startswith(("condition:", "graph")) for owner in owners), dict(owners)
+        assert all(lease.num_locks == 0 for lease in self.arena._shared.values()), "Somebody locks a condition or slot."
+        if self.device == "cpu":
+            assert self.arena.can_lease(Need(general=(self.arena.nbytes,)))
         assert self.arena.host.copies == {}
 
     def bytes_of(self, request_id: str) -> int:

@@ -234,8 +234,8 @@ def test_a_failure_ends_the_request_at_fault_and_no_other(
     monkeypatch.undo()
     failed = rig.failed("victim")
     assert failed.code == "step_failed" and "is broken" in failed.message
-    for request in others:
-        rig.assert_as_alone(request)
+    for other in others:
+        rig.assert_as_alone(other)
     assert rig.bytes_of("victim") == 0
     rig.assert_nothing_is_held()
 
