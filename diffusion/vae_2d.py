@@ -19,19 +19,22 @@ from .stage import Block, Carry, Clean, conv_work
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Modules that run together: `scale` is what their input's sides are to the latents', `grows` how they leave it."""
+    """Modules that run together: `scale` is what their input's sides are to the latents', `grows` how they leave it,
+    `attends` whether there is attention among them, of each position to all."""
 
     run: Callable[[Tensor], Tensor]
     modules: tuple[nn.Module, ...]
     scale: int
     grows: int
     channels: int
+    attends: bool = False
 
     def work(self, latent_pixels: int) -> Work:
         weights = [p for m in self.modules for p in m.parameters() if p.dim() > 1]
         positions = latent_pixels * (self.scale * self.grows) ** 2
         channels = sum(p.shape[0] + p.shape[1] for p in weights)
-        return conv_work(positions * sum(p.numel() for p in weights), positions * channels)
+        work = conv_work(positions * sum(p.numel() for p in weights), positions * channels)
+        return work._replace(attended_pairs=positions**2) if self.attends else work
 
 
 class Decode2d:
@@ -78,7 +81,8 @@ class Decode2d:
         parts = [_Part(partial(self._enter, first), (decoder.conv_in, first), 1, 1, wide)]
         for attention, resnet in zip(middle.attentions, middle.resnets[1:], strict=True):
             modules = (resnet,) if attention is None else (attention, resnet)
-            parts.append(_Part(partial(_attend_and_resolve, attention, resnet), modules, 1, 1, wide))
+            run = partial(_attend_and_resolve, attention, resnet)
+            parts.append(_Part(run, modules, 1, 1, wide, attends=attention is not None))
         scale = 1
         for up_block in decoder.up_blocks:
             for resnet in up_block.resnets:

@@ -76,6 +76,7 @@ class _Resnet:
 
     def __init__(self, module: Any, attention: Any = None) -> None:
         self._attention = attention
+        self.attends = attention is not None
         self._norm1, self._norm2 = _Norm(module.norm1), _Norm(module.norm2)
         self._conv1, self._conv2 = _Conv(module.conv1), _Conv(module.conv2)
         has_shortcut = module.conv1.in_channels != module.conv2.out_channels
@@ -161,7 +162,9 @@ class _Part:
     def work(self, latent_pixels: int, chunk: int) -> Work:
         positions = latent_pixels * self.scale_out**2 * (self.frames_out if chunk else 1)
         macs = sum(conv.macs for conv in self.module.convs)
-        return conv_work(positions * macs, positions * sum(conv.num_touched for conv in self.module.convs))
+        work = conv_work(positions * macs, positions * sum(conv.num_touched for conv in self.module.convs))
+        attends = isinstance(self.module, _Resnet) and self.module.attends  # each position to all of its frame
+        return work._replace(attended_pairs=positions**2) if attends else work
 
 
 class DecodeWan:
