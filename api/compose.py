@@ -38,7 +38,7 @@ from hemiola.scheduler.scheduler import Scheduler
 
 from .front.terms import engine_clock
 from .made_up import count_params
-from .placing import place
+from .placing import Placement, place
 
 log = logging.getLogger(__name__)
 
@@ -189,18 +189,7 @@ def build(
         for source in loads.languages
     }
     pipelines = {
-        source.name: DiffusionRunner(
-            source.name,
-            source.path,
-            arena,
-            dtype=dtype,
-            device=config.device,
-            text_encoders=_text_encoders(source, loads, languages),
-            seconds=costs.seconds,
-            load_format=source.load_format,
-            graph_pool=placement.pools.get(DiffusionRunner.lane),
-            sm_shares=tuple({1.0: None, config.media_sm_share if languages else 1.0: None}),
-        )
+        source.name: _pipeline(source, loads, arena, costs, placement, _text_encoders(source, loads, languages))
         for source in loads.pipelines
     }
     for pipeline in pipelines.values():
@@ -227,6 +216,30 @@ def build(
         is_called=is_called,
     )
     return Composition(scheduler, arena, languages, pipelines)
+
+
+def _pipeline(
+    source: ModelSource,
+    loads: LoadPlan,
+    arena: Arena,
+    costs: CostModel,
+    placement: Placement,
+    text_encoders: dict[str, TextEncoder],
+) -> DiffusionRunner:
+    config = loads.config
+    share_beside = config.media_sm_share if loads.languages else 1.0
+    return DiffusionRunner(
+        source.name,
+        source.path,
+        arena,
+        dtype=getattr(torch, config.dtype),
+        device=config.device,
+        text_encoders=text_encoders,
+        seconds=costs.seconds,
+        load_format=source.load_format,
+        graph_pool=placement.pools.get(DiffusionRunner.lane),
+        sm_shares=sorted({1.0, share_beside}, reverse=True),
+    )
 
 
 def _text_encoders(
