@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from diffusers import WanPipeline
 
-from samples.train.common.checkpoint import save_parts
+from samples.train.common.checkpoint import forget_origins, save_parts
 from samples.train.video.dit import VideoModel
 from samples.train.video.export import build_pipeline
 from samples.train.video.models import SHAPES
@@ -22,6 +22,9 @@ def test_an_exported_checkpoint_runs_in_stock_diffusers_with_the_trained_weights
     save_parts(tmp_path / "dit", "dit", weights, {"shape": "toy", "words": words})
     SHAPES["toy"].vae().to(torch.bfloat16).save_pretrained(tmp_path / "vae")
     build_pipeline(tmp_path / "vae", tmp_path / "dit").save_pretrained(tmp_path / "model")
+    assert str(tmp_path) in (tmp_path / "model" / "vae" / "config.json").read_text()
+    forget_origins(tmp_path / "model")
+    assert all(str(tmp_path) not in path.read_text() for path in (tmp_path / "model").rglob("*.json"))
 
     pipe = WanPipeline.from_pretrained(tmp_path / "model").to(torch.float32)
     pipe.set_progress_bar_config(disable=True)

@@ -50,3 +50,11 @@ def load_parts(directory: Path, stem: str) -> tuple[dict[str, Tensor], dict[str,
     if not paths or len(paths) != int(metadata["parts"]):
         raise FileNotFoundError(f"{directory}: {len(paths)} of {metadata.get('parts', '?')} parts of {stem!r}")
     return tensors, json.loads(metadata["record"])
+
+
+def forget_origins(folder: Path) -> None:
+    """Drops where each part was loaded from, paths of the machine that made the folder."""
+    for path in folder.glob("*/config.json"):
+        config = json.loads(path.read_text(encoding="utf-8"))
+        if config.pop("_name_or_path", None) is not None:
+            path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

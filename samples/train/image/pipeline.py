@@ -12,6 +12,7 @@ import torch
 from diffusers import AutoencoderKL, ZImagePipeline, ZImageTransformer2DModel
 from transformers import PreTrainedTokenizerBase, Qwen3ForCausalLM
 
+from samples.train.common.checkpoint import forget_origins
 from samples.train.image.models import GUIDANCE, STEPS, scheduler
 from samples.train.image.text import HIDDEN_STATE, load_tokenizer
 
@@ -45,8 +46,7 @@ def save_shipped(pipeline: ZImagePipeline, folder: Path, guidance: float = GUIDA
     folder.mkdir(parents=True, exist_ok=True)
     pipeline.vae.to(torch.bfloat16).save_pretrained(folder / "vae")
     pipeline.transformer.to(torch.bfloat16).save_pretrained(folder / "transformer")
-    for part in ("vae", "transformer"):
-        _forget_origin(folder / part / "config.json")
+    forget_origins(folder)
     pipeline.scheduler.save_pretrained(folder / "scheduler")
     _save_tokenizer(pipeline.tokenizer, folder / "tokenizer")
     index = {
@@ -70,13 +70,6 @@ def save_self_contained(pipeline: ZImagePipeline, folder: Path, guidance: float 
     """The same with a copy of the chat model: diffusers alone loads it."""
     save_shipped(pipeline, folder, guidance)
     pipeline.text_encoder.to(torch.bfloat16).save_pretrained(folder / "text_encoder")
-
-
-def _forget_origin(path: Path) -> None:
-    """Drops where the part was loaded from, a path of the machine that made the folder."""
-    config = json.loads(path.read_text())
-    config.pop("_name_or_path", None)
-    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
 def _save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from diffusers import AutoencoderKLWan, WanPipeline
 
-from samples.train.common.checkpoint import load_parts
+from samples.train.common.checkpoint import forget_origins, load_parts
 from samples.train.video.models import SHAPES, solver
 from samples.train.video.text import build_tokenizer
 
@@ -62,6 +62,7 @@ def main() -> None:
     parser.add_argument("--guidance", type=float, default=2.0, help="the default that hemiola.json declares")
     options = parser.parse_args()
     build_pipeline(options.vae, options.dit).save_pretrained(options.out)
+    forget_origins(options.out)
     write_defaults(options.out, options.guidance)
     size = sum(path.stat().st_size for path in options.out.rglob("*") if path.is_file())
     print(f"{options.out}: {size / 1e6:.2f} MB")
