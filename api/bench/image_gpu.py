@@ -3,7 +3,6 @@
 The limit of a step is the time that its matrix products and attention take at the rate of one large product.
 """
 
-import gc
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ from hemiola.core.errors import InvalidRequest
 from ..front.media import parse_size
 from ..front.terms import CallTerms, engine_clock
 from .denoisers import Shape, diffusers_step, shape_of, step_flops
-from .limits import matmul_rate, synchronize
+from .limits import free_memory, measure_limits, synchronize
 from .report import Report, Scenario, cost, machine_name, percentile
 from .timed import TimedEngine, denoise_gaps_ms, graphs_of, within
 
@@ -36,11 +35,11 @@ def run(
     """One picture or clip after another; the first step of each is left out."""
     if against not in (None, "diffusers"):
         raise InvalidRequest("against", f"Invalid 'against': '{against}'. Allowed: diffusers.")
+    limits = measure_limits(threads)
     with TimedEngine(*models, threads=threads) as engine:
         front, config = engine.media(), engine.loads.config
         source = next(each for each in engine.loads.served if each.name == front.name)
         device, dtype = torch.device(config.device), getattr(torch, config.dtype)
-        products = matmul_rate(device, dtype)
         begin = engine_clock()
         ids, shape = _denoise(engine, repeats, steps + 1, size)
         gaps = denoise_gaps_ms(engine.denoise_times, ids)
@@ -48,7 +47,7 @@ def run(
         per_step = len(groups) / (repeats * (steps + 1))
         graphs = graphs_of(engine, front.name)
     del engine
-    gc.collect()
+    free_memory(device)
     median = percentile(gaps, 0.5)
     what = f"{shape.width}x{shape.height}" + (f"x{shape.num_frames}" if shape.num_frames > 1 else "")
     what += f", {shape.branches} branch{'es' if shape.branches > 1 else ''}"
@@ -58,7 +57,7 @@ def run(
             f"denoise step, {what}, median, against one large product",
             median,
             "ms",
-            flops / products * 1e3,
+            flops / limits.products * 1e3,
             TARGET if config.is_gpu else None,
         ),
         cost("  p99 against the median", percentile(gaps, 0.99), "ms", median, None),
@@ -70,7 +69,7 @@ def run(
     num_blocks = sum(group.work.blocks for group in groups) / (repeats * (steps + 1))
     notes = (
         f"{source.name}: {flops / 1e12:.3g} TFLOP a step, {num_blocks:.0f} blocks a step; {graphs}",
-        f"limit measured here: products {products / 1e12:.3g} TFLOP/s",
+        limits.words,
     )
     return Report("image-gpu", machine_name(), config.dtype, threads, tuple(scenarios), notes)
 

@@ -1,8 +1,10 @@
 """What a device can do at most, measured in the same run: bytes and products per second; and what a step needs."""
 
+import gc
 import json
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -13,6 +15,38 @@ from hemiola.core.hub import ModelSource
 from ..engine import Engine
 
 _REPEATS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Fields: bytes read and written per second, and floating-point operations per second."""
+
+    copies: float
+    products: float
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        return (
+            f"limits measured here: copies {self.copies / 1e12:.3g} TB/s, products {self.products / 1e12:.3g} TFLOP/s"
+        )
+
+
+def measure_limits(threads: int) -> Limits:
+    """Of the device that an engine would choose, in its dtype; before there is one, for it takes all the memory."""
+    torch.set_num_threads(threads)
+    has_gpu = torch.cuda.is_available()
+    device, dtype = torch.device("cuda:0" if has_gpu else "cpu"), torch.bfloat16 if has_gpu else torch.float32
+    limits = Limits(copy_rate(device), matmul_rate(device, dtype))
+    free_memory(device)
+    return limits
+
+
+def free_memory(device: torch.device) -> None:
+    """Gives back what nobody refers to any more, such as an engine that has ended."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def copy_rate(device: torch.device) -> float:

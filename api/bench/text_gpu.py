@@ -3,7 +3,6 @@
 The limit of a decode step is the time to read the weights and all keys and values once, at the rate of a large copy.
 """
 
-import gc
 import random
 import statistics
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from hemiola.core.errors import InvalidRequest
 from hemiola.core.hub import ModelSource
 
-from .limits import copy_rate, decode_bytes, matmul_rate, synchronize
+from .limits import decode_bytes, free_memory, measure_limits, synchronize
 from .report import Report, Scenario, cost, machine_name, percentile, rate, seconds
 from .timed import TimedEngine, decode, fresh_prompts, graphs_of, idle_share, prefill
 
@@ -38,35 +37,34 @@ def run(
     if against not in (None, "transformers"):
         raise InvalidRequest("against", f"Invalid 'against': '{against}'. Allowed: transformers.")
     rng = random.Random(0)
+    limits = measure_limits(threads)
     scenarios: list[Scenario] = []
     steps_ms: dict[int, float] = {}
     with TimedEngine(*models, threads=threads) as engine:
         source = next(each for each in engine.loads.served if each.name == engine.text().name)
         config = engine.loads.config
         device, dtype = torch.device(config.device), getattr(torch, config.dtype)
-        copies, products = copy_rate(device), matmul_rate(device, dtype)
         params = engine.loads.weights[source.name].num_params
         for num_rows in rows:
             shape = f"{num_rows} rows x {context}"
             found = [_measure(engine, num_rows, context, tokens, rng) for _ in range(repeats)]
             median, p99, idle, prefill_rate = (statistics.median(each) for each in zip(*found, strict=True))
-            limit = decode_bytes(engine, source, num_rows, context) / copies * 1e3
+            limit = decode_bytes(engine, source, num_rows, context) / limits.copies * 1e3
             target = TARGET if config.is_gpu else None
             scenarios += [
                 cost(f"decode step, {shape}, median, against the copy rate", median, "ms", limit, target),
                 cost(f"  p99 against the median, {shape}", p99, "ms", median, None),
                 Scenario(f"  language lane idle, {shape}", 100 * idle, "%", 0.0, 1 - idle, None),
                 rate(f"  tokens a second, {shape}", num_rows * 1e3 / median, "tok/s", num_rows * 1e3 / limit, None),
-                rate(f"  prefill, {shape}", prefill_rate, "tok/s", products / (2 * params), None),
+                rate(f"  prefill, {shape}", prefill_rate, "tok/s", limits.products / (2 * params), None),
             ]
             steps_ms[num_rows] = median
         notes = (f"{source.name}: {params / 1e9:.3g} B parameters, {config.dtype}; {graphs_of(engine, source.name)}",)
     del engine
-    gc.collect()
+    free_memory(device)
     if against is not None:
         scenarios += _transformers(source, device, dtype, sorted({1, *rows}), context, steps_ms)
-    limits = f"limits measured here: copies {copies / 1e12:.3g} TB/s, products {products / 1e12:.3g} TFLOP/s"
-    return Report("text-gpu", machine_name(), config.dtype, threads, tuple(scenarios), (*notes, limits))
+    return Report("text-gpu", machine_name(), config.dtype, threads, tuple(scenarios), (*notes, limits.words))
 
 
 def _measure(
@@ -89,8 +87,6 @@ def _transformers(
     steps_ms: dict[int, float],
 ) -> list[Scenario]:
     """A step of `generate` with the same shapes; of ours at one row nothing is known."""
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
     model = _load(source.path, device, dtype, is_dummy=source.load_format == "dummy")
     scenarios = []
     for num_rows in rows:

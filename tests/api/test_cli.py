@@ -81,7 +81,7 @@ def test_info_lists_what_memory_is_for(capsys: pytest.CaptureFixture[str], monke
     monkeypatch.setenv("COLUMNS", "240")
     assert main(["info", "dummy:llama-tiny", "--memory-mib", "64"]) == 0
     shown = capsys.readouterr().out
-    assert "weights of dummy:llama-tiny" in shown and "0.9 M parameters, random" in shown
+    assert "weights of dummy:llama-tiny" in shown and "1.9 M parameters, random" in shown
     assert "64 MiB" in shown and "host tier" in shown
 
 

@@ -87,7 +87,7 @@ def test_one_folder_served_under_a_name_of_its_own() -> None:
 
 def test_shapes_are_served_with_random_weights_beside_models_that_have_files() -> None:
     with Engine(CHAT, "dummy:llama-tiny", "z=dummy:z-image-tiny", "dummy:wan-tiny", threads=1) as engine:
-        assert engine.loads.weights["dummy:llama-tiny"].num_params == 860_480
+        assert engine.loads.weights["dummy:llama-tiny"].num_params == 1_868_416
         asked = {"temperature": 0.0, "max_tokens": 8, "ignore_eos": True}
         noise = [engine.complete("Hello", model="dummy:llama-tiny", **asked).answers[0].token_ids for _ in range(2)]
         assert noise[0] == noise[1] and len(noise[0]) == 8

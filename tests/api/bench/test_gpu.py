@@ -135,7 +135,7 @@ def test_operations_of_a_published_denoise_step() -> None:
 def test_bytes_of_a_decode_step() -> None:
     with TimedEngine(TEXT, threads=1) as engine:
         source = engine.loads.served[0]
-        weights, embeddings, per_token = 860_480 * 4, 6144 * 64 * 4, 2 * 2 * 2 * 16 * 4
+        weights, embeddings, per_token = 1_868_416 * 4, 6144 * 128 * 4, 2 * 2 * 1 * 64 * 4
         assert limits.decode_bytes(engine, source, 0, 0) == weights - embeddings
         assert limits.decode_bytes(engine, source, 3, 8) == weights - embeddings + 3 * 8 * per_token
 
