@@ -54,11 +54,20 @@ class CallTerms:
             "deadline_s": None if self.deadline_s is None else check_number("deadline_s", self.deadline_s, 0.0),
             "group": self.id if n > 1 else None,
             "index": index,
-            "program": self.program,
+            "program": None if self.program is None else _check_program(self.program),
         }
         if self.service_class is not None:
             given["service_class"] = service_class(check_text("service_class", self.service_class)).name
         return given
+
+
+def _check_program(program: ProgramShare) -> ProgramShare:
+    if not isinstance(program, ProgramShare):
+        raise wrong_type("program", "a ProgramShare", program)
+    if not check_text("program", program.id, MAX_ID_LEN):
+        raise InvalidRequest("program", "Invalid 'program': it has no id. At least one character is needed.")
+    check_number("program", program.behind_s, 0.0)
+    return program
 
 
 _LARGEST = 2**1023  # just below infinity; integers are unbounded in JSON, but not as numbers of a machine

@@ -14,6 +14,7 @@ from hemiola.api.front.terms import CallTerms
 from hemiola.api.front.text import TextFront
 from hemiola.core.errors import CannotFit, ContextTooLong, HemiolaError, InvalidRequest, ModelNotFound
 from hemiola.core.events import Failed
+from hemiola.core.request import ProgramShare
 
 from . import models
 from .models import CONTEXT_LEN, chat, picture, prompt_ids, replaced
@@ -73,6 +74,7 @@ TERMS: Cases = {
     "deadline_s": (-1.0, math.nan, "x"),
     "tenant": (5, None),
     "id": (5, "", None),
+    "program": ("x", ProgramShare(id=""), ProgramShare(id="p", behind_s=-1.0), ProgramShare(id="p", behind_s=math.nan)),
 }
 
 
