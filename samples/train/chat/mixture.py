@@ -99,8 +99,8 @@ def drawing_wish(world: World) -> Exchange:
 
 
 _WEIGHTS: dict[str, float] = {
-    "greet": 1.4, "how": 1.6, "thanks": 1.8, "bye": 1.8, "who": 2, "can": 2, "unknown_fact": 2.6, "joke": 1.8, "define": 7, "unknown_word": 2, "spell": 2.6, "reverse": 3.2, "upper": 3.4, "lower": 3.2,
-    "first": 2, "last": 2, "length": 2.8, "count_words": 2.4, "sort": 2.6, "subtract": 3.8, "multiply": 1.8, "compare": 2.4,
+    "greet": 1.4, "how": 1.6, "thanks": 1.8, "bye": 1.8, "who": 2, "can": 2, "unknown_fact": 2.6, "joke": 1.8, "define": 7, "unknown_word": 2, "spell": 2.6, "reverse": 4, "upper": 3.4, "lower": 3.2,
+    "first": 2, "last": 2, "length": 2.8, "count_words": 2.4, "sort": 3.2, "subtract": 3.8, "multiply": 1.8, "compare": 2.4,
     "problem": 4.5, "extract": 13, "make_json": 3.2, "json_list": 3.2, "plain_words": 2.6, "one_word": 2, "draw": 7,
 }  # fmt: skip
 _OWN: dict[str, Ability] = {
