@@ -8,7 +8,7 @@ from ..front.terms import CallTerms
 
 
 def term_fields(terms: CallTerms) -> dict[str, Any]:
-    """Fields of a body.
+    """Fields of a body. What of a program waits for what is not among them: a server knows that of its own programs.
 
     Raises:
         InvalidRequest: terms that cannot be said over HTTP.
