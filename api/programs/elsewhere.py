@@ -19,7 +19,7 @@ from ..client.terms import term_fields
 from ..front.terms import CallTerms, engine_clock
 from . import news
 from .execution import ProgramEvent
-from .graph import Node, NodeFailed
+from .graph import Node, NodeFailed, timed_out
 from .run import Run
 from .writing import Writing, WrittenState
 
@@ -48,9 +48,12 @@ async def run_elsewhere(
     writing.started_s = engine_clock()
     filling = _Filling(writing, emit)
     body = _body(writing, terms, timeout_s)
-    async with asyncio.timeout(timeout_s):
-        async for said in client.stream_program(f"program-{uuid.uuid4().hex}", body):
-            await filling.take(said)
+    try:
+        async with asyncio.timeout(timeout_s):
+            async for said in client.stream_program(f"program-{uuid.uuid4().hex}", body):
+                await filling.take(said)
+    except TimeoutError as error:
+        raise timed_out(writing.nodes, timeout_s) from error
     return Run(writing, state, engine_clock() - writing.started_s)  # type: ignore[arg-type]  # stands for an Execution
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from hemiola.core.errors import HemiolaError, InvalidRequest
+from hemiola.core.errors import HemiolaError, InvalidRequest, RequestAborted
 from hemiola.core.events import Usage
 
 from ..results import Scores
@@ -160,6 +160,12 @@ def _note_error(future: "asyncio.Future[Outcome]") -> None:
     """Who waited may be gone: then nobody else looks at the error, and asyncio would complain of that."""
     if not future.cancelled():
         future.exception()
+
+
+def timed_out(nodes: Iterable[Node], timeout_s: float | None) -> TimeoutError:
+    """The error of a time limit: names the nodes that had not ended by themselves."""
+    cut = [node.title for node in nodes if not node.result.done() or isinstance(node.error, RequestAborted)]
+    return TimeoutError(f"Not done after {timeout_s} s, and cancelled: {', '.join(cut) or 'the function itself'}.")
 
 
 def distinct(nodes: Iterable[Node]) -> tuple[Node, ...]:

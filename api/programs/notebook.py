@@ -10,6 +10,7 @@ from typing import Any, TextIO
 from .execution import ProgramEvent
 from .page import fragment, value_html
 
+Key = tuple[str, str]  # branch, name
 _LEAST_PAUSE_S = 0.1  # between two pictures: a notebook's page is redrawn each time
 
 
@@ -28,7 +29,7 @@ class LiveView:
     """What a running program has said and made until now. `take` its events; it shows itself."""
 
     def __init__(self) -> None:
-        self._parts: dict[tuple[str, str], _Part] = {}
+        self._parts: dict[Key, _Part] = {}
 
     def take(self, event: ProgramEvent) -> None:
         part = self._parts.setdefault((event.branch, event.name), _Part())
@@ -55,7 +56,9 @@ def show(events: Iterable[ProgramEvent], finished: Any, file: TextIO | None = No
     """
     display = _notebook_display()
     if display is None:
-        _print(events, file or sys.stdout)
+        lines = _Lines(file or sys.stdout)
+        for event in events:
+            lines.take(event)
         return
     view, shown_s = LiveView(), 0.0
     handle = display(view, display_id=True)
@@ -74,21 +77,44 @@ def _notebook_display() -> Any:
     return ipython.display.display if ipython is not None and hasattr(shell, "kernel") else None
 
 
-def _print(events: Iterable[ProgramEvent], file: TextIO) -> None:
-    """Text as it is written, under its name whenever that changes; a line for whatever else has ended."""
-    last: tuple[str, str, int] | None = None
-    for event in events:
-        title = _title(event.branch, event.name)
+class _Lines:
+    """Writes one text at a time as it comes; what others say meanwhile waits until that has ended."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._waiting: dict[Key, str] = {}  # what is not written yet, in order of first words
+        self._ended: set[Key] = set()
+        self._now: Key | None = None  # whose text is on the last line
+
+    def take(self, event: ProgramEvent) -> None:
+        key = (event.branch, event.name)
         if event.kind == "text":
-            if last != (key := (event.branch, event.name, event.index)):
-                file.write(f"{'' if last is None else chr(10)}{title}: ")
-                last = key
-            file.write(event.text)
-        elif event.kind == "failed" or (event.kind == "finished" and not isinstance(event.value, str | list)):
-            file.write(f"{'' if last is None else chr(10)}{title}: {event.error or event.value}")
-            last = (event.branch, event.name, -1)
-        file.flush()
-    file.write("\n" if last is not None else "")
+            said = f" [{event.index}] " if event.index and event.text else ""
+            self._waiting[key] = self._waiting.get(key, "") + said + event.text
+        elif event.kind in ("finished", "failed"):
+            self._ended.add(key)
+            has_said = key == self._now or key in self._waiting
+            if event.error is not None or not has_said:
+                before = "; " if has_said else ""
+                self._waiting[key] = f"{self._waiting.get(key, '')}{before}{event.error or event.value}"
+        self._write()
+
+    def _write(self) -> None:
+        while self._waiting:
+            if self._now is None:
+                self._now = next(iter(self._waiting))
+                self._file.write(f"{_title(*self._now)}: ")
+            self._file.write(self._waiting.pop(self._now, ""))
+            if self._now not in self._ended:
+                break
+            self._end()
+        if self._now in self._ended:
+            self._end()
+        self._file.flush()
+
+    def _end(self) -> None:
+        self._file.write("\n")
+        self._now = None
 
 
 def _title(branch: str, name: str) -> str:

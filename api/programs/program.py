@@ -11,14 +11,13 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from hemiola.core.errors import RequestAborted
-
 from ..front.terms import CallTerms, engine_clock
 from .asking import Asked
 from .batch import Batch, run_items
 from .binding import Binding
 from .elsewhere import run_elsewhere
 from .execution import Execution, ProgramEvent
+from .graph import timed_out
 from .notebook import show
 from .run import Run
 from .schema import ProgramGraph
@@ -165,9 +164,7 @@ class Program(Generic[P]):
         except TimeoutError as error:
             if not limit.expired():
                 raise  # the program's own
-            cut = [node.title for node in execution.nodes if isinstance(node.error, RequestAborted)]
-            text = f"Not done after {self._binding.timeout_s} s, and cancelled: {', '.join(cut) or self.__name__}."
-            raise TimeoutError(text) from error
+            raise timed_out(execution.nodes, self._binding.timeout_s) from error
         return Run(execution, state, engine_clock() - execution.started_s)
 
 

@@ -4,6 +4,7 @@ import base64
 import io
 import re
 import sys
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from PIL import Image
 
 import hemiola as hm
-from hemiola.api.programs.notebook import LiveView
+from hemiola.api.programs.notebook import LiveView, show
 from hemiola.api.results import Picture, VideoResult
 from hemiola.core.events import Finished, Pixels
 from hemiola.tests.api.programs.scripted import ScriptedCalls
@@ -88,9 +89,33 @@ def test_progress_is_a_bar() -> None:
 
 def test_without_a_notebook_text_is_printed_as_it_comes(capsys: pytest.CaptureFixture[str]) -> None:
     run = book.on(ScriptedCalls(answers)).stream().show()
-    said = capsys.readouterr().out
-    assert said.startswith("story: Once <upon>\n") and "line [1]: 'line' (test_notebook.py:" in said
-    assert run["story"] == "Once <upon>" and said.endswith("\n")
+    lines = capsys.readouterr().out.splitlines()
+    assert "story: Once <upon>" in lines and "line [0]: Once <upon> [1] Once <upon>" in lines
+    assert any(line.startswith("line [1]: 'line' (test_notebook.py:") for line in lines) and len(lines) == 4
+    assert run["story"] == "Once <upon>"
+
+
+def test_texts_that_come_at_once_are_printed_one_after_the_other() -> None:
+    def text(branch: str, text: str) -> hm.ProgramEvent:
+        return hm.ProgramEvent("text", "line", branch, text=text)
+
+    file = io.StringIO()
+    said = []
+    events = [
+        *(text("0", "a "), text("1", "x "), text("0", "b"), text("1", "y"), text("2", "p")),
+        *(hm.ProgramEvent("finished", "line", "1", value="x y"), hm.ProgramEvent("finished", "line", "0", value="a b")),
+        *(text("2", " q"), hm.ProgramEvent("finished", "line", "2", value="p q")),
+    ]
+
+    def noting() -> Iterator[hm.ProgramEvent]:
+        for event in events:
+            yield event
+            said.append(file.getvalue())
+
+    show(noting(), lambda: None, file)
+    assert said[0] == "line [0]: a " and said[2] == said[4] == "line [0]: a b"
+    assert said[6] == "line [0]: a b\nline [1]: x y\nline [2]: p"
+    assert said[-1] == "line [0]: a b\nline [1]: x y\nline [2]: p q\n"
 
 
 def test_in_a_notebook_one_output_is_updated_and_ends_as_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
