@@ -39,7 +39,7 @@ def draw(boxes: Sequence[Box], *, heat: str = "", share: str = "") -> str:
     height = max((y for _, y in corners), default=0) + _HEIGHT + _MARGIN
     legend = _legend(heat, share, height) if heat or share else []
     height += _LEGEND if legend else 0
-    width = max(width, 2 * (_WIDTH + _MARGIN)) if legend else width
+    width = max(width, _MARGIN + _WIDTH + 48 + 7 * len(share) + _MARGIN) if legend else width
     arrows = [_arrow(corners[source], corners[i]) for i, box in enumerate(boxes) for source in _direct(boxes, box)]
     drawn = [_drawn(box, *corner) for box, corner in zip(boxes, corners, strict=True)]
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'

@@ -65,5 +65,12 @@ def test_texts_are_escaped_and_cut_and_a_legend_is_drawn_on_request() -> None:
     assert "0 to 20 ms" not in plain
 
 
+def test_the_legend_fits_below_a_single_box() -> None:
+    """Its last words were cut off where the picture was only one box wide."""
+    root = ElementTree.fromstring(draw(diamond()[:1], heat="0 to 2 s", share="part of the prompt that was cached"))
+    last = [text for text in root.iter(f"{SVG}text")][-1]
+    assert float(last.attrib["x"]) + 6.2 * len(last.text or "") < float(root.attrib["width"])
+
+
 def test_nothing_is_a_picture_too() -> None:
     assert ElementTree.fromstring(draw([])).tag == f"{SVG}svg"
