@@ -30,7 +30,7 @@ class BatchItem:
         arguments: as they were given.
         values: the variables. Pictures and clips are results, or, where a file of results is kept, paths of files.
         forks: the same of each fork.
-        run: None where it was read from the file, or failed.
+        run: None where it was read from the file, or the program's function raised.
         error: what the program, or its first failed node, raised.
     """
 
@@ -113,7 +113,8 @@ async def run_items(
 
 async def _run_one(one: One, item: BatchItem) -> None:
     try:
-        item.run = (await one(item.arguments)).raise_for_errors()
+        item.run = await one(item.arguments)
+        item.run.raise_for_errors()
     except Exception as error:  # whatever the user's function raises is this item's alone
         item.error = error
         return

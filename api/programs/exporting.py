@@ -95,7 +95,8 @@ def _frame(rows: Iterable[Mapping[str, Any]], index: str) -> Any:
     except ImportError as error:
         text = "'to_pandas' needs pandas, which is not installed: pip install pandas. 'to_jsonl' needs nothing."
         raise InvalidRequest("to_pandas", text) from error
-    return pandas.DataFrame(list(rows)).set_index(index)
+    frame = pandas.DataFrame(list(rows))
+    return frame.set_index(index) if len(frame) else frame
 
 
 def _written(record: BranchRecord, files: MediaFolder) -> dict[str, Any]:
@@ -126,10 +127,10 @@ def _row(item: ExportedItem, files: MediaFolder) -> dict[str, Any]:
 
 def _section(item: ExportedItem) -> tuple[str, str]:
     title = f"{item.index}: " + ", ".join(f"{name}={value!r}" for name, value in item.arguments.items())
-    if item.error is not None:
-        return title, f'<figure class="error">{value_html(item.error)}</figure>'
     if item.run is not None:
         return title, branch_html(item.run.record)
+    if item.error is not None:
+        return title, f'<figure class="error">{value_html(item.error)}</figure>'
     forks = tuple(BranchRecord(str(i), _own(fork, item.values), (), None, {}, ()) for i, fork in enumerate(item.forks))
     return title, branch_html(BranchRecord("", item.values, (), None, {}, forks))
 

@@ -31,6 +31,7 @@ def test_items_come_back_in_order_and_one_that_fails_fails_alone() -> None:
     assert heron["picture"].image.size == (16, 16) and fox.error is None
     assert fox.run is not None and fox.forks == [{**fox.values, "title": fox.run.forks[0]["title"]}]
     assert isinstance(dragon.error, hm.NodeFailed) and dragon.values == {}
+    assert dragon.run is not None and dragon.run.errors[0] is dragon.error, "what was done until then can be looked at"
     with pytest.raises(hm.NodeFailed):
         dragon["picture"]
 

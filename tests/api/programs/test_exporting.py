@@ -196,6 +196,7 @@ def test_data_frames_have_a_row_for_each_branch_or_item() -> None:
     frame = batch.to_pandas()
     assert list(frame.columns) == ["animal", "arguments.prompt", "prompt", "error"]
     assert list(frame["prompt"]) == [item["prompt"] for item in batch]
+    assert len(hm.Batch().to_pandas()) == 0
 
 
 def test_without_pandas_one_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
