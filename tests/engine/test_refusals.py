@@ -154,7 +154,7 @@ def test_an_unknown_option_is_refused_by_name(engine: Engine, kind: str) -> None
 
 
 def test_models_are_named_or_the_only_ones_of_their_kind(engine: Engine) -> None:
-    with pytest.raises(ModelNotFound, match=r"'x' does not exist\. Served: chat, image, own, clip, reciter"):
+    with pytest.raises(ModelNotFound, match=r"'x' does not exist\. Served: chat, image, own, clip, flux, reciter"):
         engine.stream_chat("hello", model="x")
     with pytest.raises(InvalidRequest, match="'own' makes no text") as caught:
         engine.stream_chat("hello", model="own")
