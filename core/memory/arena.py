@@ -152,6 +152,7 @@ class Arena:
         """Ends a lease that no step was launched with: its bytes are free at once, whatever is in flight."""
         assert lease.writer is None, f"Bytes of '{lease.owner}' were written."
         lease.is_released = True
+        lease._views.clear()
         self._room.free(lease)
 
     def share(

@@ -11,12 +11,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from hemiola.api.placing import Placement
 from hemiola.core.device import InFlight
+from hemiola.core.graphs import GraphPool
 from hemiola.core.memory.lease import Lease
 from hemiola.core.memory.room import Room
 from hemiola.core.on_lane import OnLane
 from hemiola.core.step import Pending, Runner, Slot
+from hemiola.kernels.captured import keeping
 from hemiola.scheduler.lanes import Lane, Lanes
 from hemiola.scheduler.simulator import Elapsed, VirtualClock
 
@@ -35,7 +39,9 @@ class Flight:
     def placement(self) -> Placement:
         """What api.placing makes for a device."""
         lanes = Lanes([Lane(name, self.depth) for name in self.lanes])
-        return Placement(InFlight(), lanes) if self.is_immediate else FakePlacement(FakeStreams(), lanes)
+        if self.is_immediate:
+            return Placement(InFlight(), lanes)
+        return FakePlacement(FakeStreams(), lanes, {"media": GraphPool(torch.device("cpu"), keeping)})
 
 
 class _Past:
@@ -115,7 +121,7 @@ class SpoilingRoom(Room):
 
 
 class FakePlacement(Placement):
-    """With the fake device in place of CUDA's streams."""
+    """With the fake device in place of CUDA's streams. Steps of media are captured as graphs."""
 
     def wrap(self, runner: Runner[Any]) -> Runner[Any]:
         return OnLane(runner, self.in_flight)

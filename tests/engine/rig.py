@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
 from hemiola.api import compose
@@ -19,6 +20,7 @@ from hemiola.core.config import EngineConfig
 from hemiola.core.events import Event, Failed, Final, Finished, Image, Progress, Token, Video
 from hemiola.core.memory import Need
 from hemiola.core.request import MediaRequest, Request, TextRequest
+from hemiola.core.sm_shares import SmShares
 from hemiola.core.step import Batch, Pending, Shortfall, Slot, Work
 from hemiola.core.tracing import StepTrace
 from hemiola.diffusion import media
@@ -32,6 +34,10 @@ MIB = 1 << 20
 KINDS = ("chat", "image", "own", "clip", "flux")
 usual_flight = "at once"
 """Name of the flight of rigs that ask for none; the fixture `flight` sets it."""
+usual_device = "cpu"
+"""Of rigs that ask for none; tests/gpu/engine sets it."""
+CUDA_TOLERANCE = 1e-3
+"""How far pixels may be from those alone on a GPU, in float32: there batches choose the kernels."""
 
 
 def modelled_s(work: Work) -> float:
@@ -55,7 +61,7 @@ class Rig:
     host_bytes: int = 4 * MIB
     prefix_cache: bool = True
     max_batch_tokens: int = 64
-    device: str = "cpu"
+    device: str = field(default_factory=lambda: usual_device)
     flight: Flight = field(default_factory=lambda: FLIGHTS[usual_flight])
 
     def __post_init__(self) -> None:
@@ -78,6 +84,8 @@ class Rig:
             if self.device == "cpu":
                 patch.setattr("hemiola.core.memory.arena.Room", SpoilingRoom)
                 patch.setattr(compose, "place", lambda config: self.flight.placement())
+            else:
+                patch.setattr("hemiola.api.placing.SmShares", sm_shares)
             self.made = compose.build(self.loads, lambda event: self.events[event.request_id].append(event), self.trace)
         self._timetable = Timetable(self.flight, self.clock)
         for runner in (*self.made.languages.values(), *self.made.pipelines.values()):
@@ -191,6 +199,7 @@ class Rig:
     def assert_as_alone(self, request: Request, tolerance: float = 1e-5) -> None:
         """It ended well, with what it gives when nothing else runs."""
         final, expected = self.finished(request.id), alone(request)
+        tolerance = tolerance if self.device == "cpu" else max(tolerance, CUDA_TOLERANCE)
         if isinstance(request, TextRequest):
             assert self.tokens(request.id) == expected.tokens, request.id
             assert (final.reason, final.usage.completion_tokens) == (expected.reason, expected.num_tokens)
@@ -261,7 +270,7 @@ class _Same:
 
 @cache
 def _alone(same: _Same) -> Alone:
-    rig = _quiet_rig("reciter" if same.request.model == "reciter" else "")
+    rig = _quiet_rig("reciter" if same.request.model == "reciter" else "", usual_device)
     rig.events.clear()
     rig.run(same.request)
     final = rig.finished("alone")
@@ -271,8 +280,16 @@ def _alone(same: _Same) -> Alone:
 
 
 @cache
-def _quiet_rig(name: str) -> Rig:
-    return Rig((name,) if name else KINDS, prefix_cache=False, max_batch_tokens=512, flight=FLIGHTS["at once"])
+def _quiet_rig(name: str, device: str) -> Rig:
+    flight = FLIGHTS["at once" if device == "cpu" else "two lanes"]
+    options: dict[str, Any] = {"prefix_cache": False, "max_batch_tokens": 512, "flight": flight, "device": device}
+    return Rig((name,) if name else KINDS, **options)
+
+
+@cache
+def sm_shares(device: torch.device) -> SmShares:
+    """Contexts with some of the SMs are made once in a process."""
+    return SmShares(device)
 
 
 def interleaved(*groups: Iterable[Request]) -> list[Request]:

@@ -134,6 +134,27 @@ def test_released_bytes_retire_and_the_version_tells_when_they_are_free() -> Non
 # Shared leases and eviction
 
 
+def test_what_no_step_has_seen_is_free_at_once_whatever_is_in_flight() -> None:
+    clock = InFlight()
+    arena = Arena(1 << 14, clock=clock)
+    clock.launched("media", 1)
+    lease = arena.lease(1 << 14, "whole")
+    assert isinstance(lease, Lease)
+    arena.put_back(lease)
+    again = arena.lease(1 << 14, "whole")
+    assert isinstance(again, Lease)
+    again.written(Slot("media", 1.0, 1, 0.0))
+    with pytest.raises(AssertionError, match="written"):
+        arena.put_back(again)
+
+
+def test_a_shared_lease_has_the_name_of_its_kind_in_the_ledger() -> None:
+    arena = Arena(1 << 14)
+    arena.share("key", 256, Work(), "cost", owner="graph:m")
+    [owner] = arena.ledger.owners
+    assert owner.startswith("graph:m:")
+
+
 def test_a_shared_lease_is_found_until_it_is_evicted_and_never_evicted_while_locked() -> None:
     clock = InFlight()
     arena = Arena(1 << 14, clock=clock)
