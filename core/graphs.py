@@ -31,8 +31,8 @@ class GraphPool:
 
     def capture(self, function: Callable[[], None]) -> "Graph":
         """Captures what `function` enqueues on the current stream; it has run once before, and does not run now."""
-        self.num_graphs += 1
         if self.device.type == "cpu":
+            self.num_graphs += 1
             return Graph(self, function, [])
         graph: Any = torch.cuda.CUDAGraph()
         with self._keeping() as kept:
@@ -41,6 +41,7 @@ class GraphPool:
                 function()
             finally:
                 graph.capture_end()
+        self.num_graphs += 1
         return Graph(self, graph.replay, [graph, *kept])
 
 

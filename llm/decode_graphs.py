@@ -103,14 +103,14 @@ class DecodeGraphs:
         """Pages have moved."""
         self._padding.pages = [moves.get(page, page) for page in self._padding.pages]
 
-    def run(self, decodes: Decodes) -> tuple[Tensor, Tensor]:
-        """Logits [R, V] and likeliest tokens [R], which are also each row's newest. Good until the next run."""
+    def run(self, decodes: Decodes) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits [R, V], likeliest tokens [R], and request rows [R]. Good until the next run."""
         num_rows = len(decodes.rows_R)
         captured = self._of(num_rows)
         self._set(captured, decodes)
         assert captured.graph is not None
         captured.graph()
-        return captured.logits_BV[:num_rows], captured.tokens_B[:num_rows]
+        return captured.logits_BV[:num_rows], captured.tokens_B[:num_rows], captured.ints_5B[4, :num_rows]
 
     def _of(self, num_rows: int) -> _Captured:
         size = next(size for size in self.sizes if size >= num_rows)
@@ -150,7 +150,6 @@ class DecodeGraphs:
         logits_BV = self._forward(ids_B, positions_B, self._attend(captured.plan, pages_B, offsets_B))
         captured.logits_BV.copy_(logits_BV)
         captured.tokens_B.copy_(self._greedy(captured.logits_BV))
-        self._table.newest.index_copy_(0, rows_B, captured.tokens_B)
 
     def _set(self, captured: _Captured, decodes: Decodes) -> None:
         """Writes the rows of the next replay, behind the one before."""

@@ -7,7 +7,7 @@ fail; `collect` only delivers.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from torch import Tensor
 from ..core.events import Event, Finished, Token, Usage
 from ..core.graphs import GraphPool
 from ..core.pending import Stopwatch
-from ..core.staging import to_device, to_host
+from ..core.staging import to_host
 from ..core.step import Batch, Pending, Shortfall, Slot, StepOutput, Tokens, Work, failed_output
 from ..kernels.attention import PagedAttention
 from ..kernels.kv_store import KvStore
@@ -55,6 +55,13 @@ class TokenStep:
     sampled: list[LanguageState] = field(default_factory=list)
     chosen: Chosen | None = None
     slot: Slot | None = None
+
+
+class _Sampled(NamedTuple):
+    """Tokens of a step, and the request rows [R] that they belong to, both on the device."""
+
+    chosen: Chosen
+    rows_R: Tensor
 
 
 class TokenSteps:
@@ -201,35 +208,32 @@ class TokenSteps:
                 for row, state in enumerate(step.sampled)
                 if not state.is_plain
             }
+            sampled: _Sampled | None
             if self.graphs is not None and not step.chunks and self.graphs.serves(len(step.decodes)):
-                step.chosen = self._decode(self.graphs, step, asked)
+                sampled = self._decode(self.graphs, step, asked)
             else:
-                step.chosen = self._compute(step, asked)
-        step.slot = slot
-        self._advance(step, slot.now_s)
+                sampled = self._compute(step, asked)
+            step.chosen = None if sampled is None else _to_host(sampled.chosen)
+            step.slot = slot
+            self._advance(step, slot.now_s)
+            if sampled is not None:  # the last that happens: whoever is launched again begins from the token before
+                self.table.newest.index_copy_(0, sampled.rows_R, sampled.chosen.tokens_R)
         return stopwatch.stop()
 
-    def _compute(self, step: TokenStep, asked: Mapping[int, Asked]) -> Chosen | None:
+    def _compute(self, step: TokenStep, asked: Mapping[int, Asked]) -> "_Sampled | None":
         """Any step, as it comes."""
         inputs = compose(step.decodes, step.chunks, self.table, self._served.page_len, self._device)
         attend = self._attend(self._attention.plan(inputs.rows), inputs.page_idx_T, inputs.offset_T)
         logits_RV = self._model.forward(inputs.token_ids_T, inputs.positions_T, attend, inputs.sampled_R)
         if not step.sampled:
             return None
-        chosen = choose(self._sampler, logits_RV, asked)
-        self.table.newest.index_copy_(0, inputs.sampled_rows_R, chosen.tokens_R)
-        return _to_host(chosen)
+        return _Sampled(choose(self._sampler, logits_RV, asked), inputs.sampled_rows_R)
 
-    def _decode(self, graphs: DecodeGraphs, step: TokenStep, asked: Mapping[int, Asked]) -> Chosen:
+    def _decode(self, graphs: DecodeGraphs, step: TokenStep, asked: Mapping[int, Asked]) -> "_Sampled":
         """A step of decodes alone, by a graph that chooses the likeliest tokens; others are chosen behind it."""
-        decodes = Decodes.of(step.decodes)
-        logits_RV, tokens_R = graphs.run(decodes)
-        if not asked:
-            return _to_host(Chosen(tokens_R, None))
-        chosen = choose(self._sampler, logits_RV, asked)
-        rows_R = to_device(torch.from_numpy(decodes.rows_R), self._device)
-        self.table.newest.index_copy_(0, rows_R, chosen.tokens_R)
-        return _to_host(chosen)
+        logits_RV, tokens_R, rows_R = graphs.run(Decodes.of(step.decodes))
+        chosen = choose(self._sampler, logits_RV, asked) if asked else Chosen(tokens_R, None)
+        return _Sampled(chosen, rows_R)
 
     def _prepare_pages(self, step: TokenStep) -> None:
         """Rows' page tables, clean new pages, and copies of shared tails."""

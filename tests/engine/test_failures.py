@@ -216,12 +216,7 @@ def is_state_of_victim(runner: Any, state: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_failure_ends_the_request_at_fault_and_no_other(
-    name: str, flight: str, request: pytest.FixtureRequest, monkeypatch: Patch
-) -> None:
-    if (name, flight) == ("prefill: its pages for others", "two lanes"):
-        why = "A launch that failed has overwritten the newest tokens of its rows, from which they start again."
-        request.applymarker(pytest.mark.xfail(strict=True, reason=why))
+def test_a_failure_ends_the_request_at_fault_and_no_other(name: str, flight: str, monkeypatch: Patch) -> None:
     fault = FAULTS[name]
     rig = Rig(max_batch_tokens=32)
     others = survivors()
