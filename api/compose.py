@@ -32,7 +32,7 @@ from hemiola.core.tracing import StepTrace
 from hemiola.core.warm_up import HasWarmUps, WarmUp
 from hemiola.diffusion import DiffusionRunner
 from hemiola.llm import LanguageRunner
-from hemiola.scheduler.cost_model import CostModel
+from hemiola.scheduler.cost_model import CostModel, CostsLately
 from hemiola.scheduler.policy import POLICIES, Limits
 from hemiola.scheduler.scheduler import Scheduler
 
@@ -167,6 +167,8 @@ def build(
     config = loads.config
     for line in config.lines():
         log.info("%s", line)
+    if config.is_gpu:
+        torch.cuda.set_device(config.device)  # of this thread: kernels are compiled and launched on the current device
     costs = CostModel()
     placement = place(config)
     arena = Arena(config.memory_bytes, device=config.device, host_bytes=config.host_bytes, clock=placement.in_flight)
@@ -226,7 +228,7 @@ def _pipeline(
     placement: Placement,
     text_encoders: dict[str, TextEncoder],
 ) -> DiffusionRunner:
-    config = loads.config
+    config, lately = loads.config, CostsLately(costs)
     share_beside = config.media_sm_share if loads.languages else 1.0
     return DiffusionRunner(
         source.name,
@@ -235,7 +237,8 @@ def _pipeline(
         dtype=getattr(torch, config.dtype),
         device=config.device,
         text_encoders=text_encoders,
-        seconds=costs.seconds,
+        seconds=lately.seconds,
+        has_tried=lately.has_tried,
         load_format=source.load_format,
         graph_pool=placement.pools.get(DiffusionRunner.lane),
         sm_shares=sorted({1.0, share_beside}, reverse=True),

@@ -30,7 +30,12 @@ class GraphPool:
         self._handle: Any = None if device.type == "cpu" else torch.cuda.graph_pool_handle()
 
     def capture(self, function: Callable[[], None]) -> "Graph":
-        """Captures what `function` enqueues on the current stream; it has run once before, and does not run now."""
+        """Captures what `function` enqueues on the current stream; it has run once before, and does not run now.
+
+        Raises:
+            Exception: whatever `function` raised, or RuntimeError when it enqueued what cannot be captured. The stream
+                captures no more then.
+        """
         if self.device.type == "cpu":
             self.num_graphs += 1
             return Graph(self, function, [])
@@ -39,8 +44,10 @@ class GraphPool:
             graph.capture_begin(pool=self._handle, capture_error_mode="thread_local")
             try:
                 function()
-            finally:
-                graph.capture_end()
+            except BaseException as error:
+                _end(graph, error)
+                raise
+            graph.capture_end()
         self.num_graphs += 1
         return Graph(self, graph.replay, [graph, *kept])
 
@@ -63,6 +70,14 @@ class Graph:
         self._pool.num_graphs -= 1
         self._kept.clear()
         self._replay = _dropped
+
+
+def _end(graph: Any, error: BaseException) -> None:
+    """Ends a capture that has failed. That usually fails, too, which must not hide why."""
+    try:
+        graph.capture_end()
+    except RuntimeError as ending:
+        error.add_note(f"Ending the capture: {ending}")
 
 
 def _dropped() -> None:

@@ -5,6 +5,7 @@ from the step before), its position, and the place of its key and value. Padding
 Shape suffixes: R rows of a step, B rows of a graph, V vocabulary.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,8 @@ from .attend import PagedAttend
 from .compose import Decodes
 from .kv_cache import KvCache, KvMemory
 from .rows import RowTable
+
+log = logging.getLogger(__name__)
 
 ROWS = (1, 2, 4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256)
 """Rows of the graphs: few, and padding adds a quarter at most from 4 rows on."""
@@ -42,6 +45,11 @@ class _Captured:
     tokens_B: Tensor
     graph: Graph | None = None
 
+    def takes(self, decodes: Decodes, page_len: int) -> bool:
+        """Whether the plan has room for the rows' pages: where rows share pages, there may be more than the arena's."""
+        padding = self.plan.num_rows - len(decodes.rows_R)
+        return int((decodes.positions_R // page_len + 1).sum()) + padding <= self.plan.max_pages
+
 
 class DecodeGraphs:
     """The decode graphs of one model.
@@ -52,6 +60,9 @@ class DecodeGraphs:
         attend: (attention plan, pages, offsets) -> what the model's layers attend through.
         pool: scratch memory, shared with all graphs of the lane.
         max_len: tokens of the longest request.
+
+    Fields:
+        why_not: why no graph is used: capturing one has failed. None if graphs are.
     """
 
     def __init__(
@@ -81,18 +92,21 @@ class DecodeGraphs:
         self._padding = KvMemory(f"graphs:{kv.page_class.name}", None)
         self._padding_row = table.take()
         self._captured: dict[int, _Captured] = {}
+        self.why_not: str | None = None
         self._logits_BV = torch.empty((max(self.sizes), vocab_size), dtype=torch.float32, device=self._device)
 
     @property
     def num_graphs(self) -> int:
         return len(self._captured)
 
-    def serves(self, num_rows: int) -> bool:
-        """Whether there is a size for so many rows."""
-        return 0 < num_rows <= self.sizes[-1]
+    def serves(self, decodes: Decodes) -> bool:
+        """Whether there is a graph for such rows; it is captured now if it was not."""
+        num_rows = len(decodes.rows_R)
+        captured = self._of(num_rows) if 0 < num_rows <= self.sizes[-1] else None
+        return captured is not None and captured.takes(decodes, self._kv.page_len)
 
     def build(self, num_rows: int) -> None:
-        """Captures the graph for so many rows ahead of need; compiles what it needs.
+        """Captures the graph for so many rows ahead of need, if graphs are used; compiles what it needs.
 
         Raises:
             CannotFit: there is no page for padding rows.
@@ -104,22 +118,30 @@ class DecodeGraphs:
         self._padding.pages = [moves.get(page, page) for page in self._padding.pages]
 
     def run(self, decodes: Decodes) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits [R, V], likeliest tokens [R], and request rows [R]. Good until the next run."""
+        """Logits [R, V], likeliest tokens [R], and request rows [R]. Good until the next run. Only what it `serves`."""
         num_rows = len(decodes.rows_R)
         captured = self._of(num_rows)
+        assert captured is not None, self.why_not
         self._set(captured, decodes)
         assert captured.graph is not None
         captured.graph()
         return captured.logits_BV[:num_rows], captured.tokens_B[:num_rows], captured.ints_5B[4, :num_rows]
 
-    def _of(self, num_rows: int) -> _Captured:
+    def _of(self, num_rows: int) -> _Captured | None:
+        """The smallest graph for so many rows; None where graphs are not used."""
+        if self.why_not is not None:
+            return None
         size = next(size for size in self.sizes if size >= num_rows)
         captured = self._captured.get(size)
         if captured is None:
-            captured = self._captured[size] = self._capture(size)
+            captured = self._prepare(size)
+            if not self._capture(captured):
+                return None
+            self._captured[size] = captured
         return captured
 
-    def _capture(self, size: int) -> _Captured:
+    def _prepare(self, size: int) -> _Captured:
+        """What a graph reads and writes, for padding rows at first."""
         most = min(size * self._max_pages, self._kv.page_class.num_pages_possible + size)
         plan = self._attention.fixed_plan(size, most)
         assert plan is not None, "The attention backend has no fixed plans."
@@ -129,13 +151,22 @@ class DecodeGraphs:
         captured = _Captured(ints_5B, plan, self._logits_BV[:size], tokens_B)
         nobody = np.zeros(0, dtype=np.int64)
         self._set(captured, Decodes(nobody, nobody, nobody))
+        return captured
+
+    def _capture(self, captured: _Captured) -> bool:
+        """Whether it worked; if not, graphs are not used from now on, and steps run as they come."""
 
         def step() -> None:
             self._step(captured)
 
         step()  # compiles kernels, and plans what must not be planned during a capture
-        captured.graph = self._pool.capture(step)
-        return captured
+        try:
+            captured.graph = self._pool.capture(step)
+        except Exception as error:
+            self.why_not = f"{type(error).__name__}: {error}"
+            log.exception("Decode graphs: off, decodes run as they come (%s)", self.why_not)
+            return False
+        return True
 
     def _take_padding_page(self) -> None:
         if not self._padding.pages:

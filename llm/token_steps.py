@@ -209,9 +209,8 @@ class TokenSteps:
                 if not state.is_plain
             }
             sampled: _Sampled | None
-            if self.graphs is not None and not step.chunks and self.graphs.serves(len(step.decodes)):
-                sampled = self._decode(self.graphs, step, asked)
-            else:
+            sampled = self._replay(step, asked)
+            if sampled is None:
                 sampled = self._compute(step, asked)
             step.chosen = None if sampled is None else _to_host(sampled.chosen)
             step.slot = slot
@@ -229,9 +228,17 @@ class TokenSteps:
             return None
         return _Sampled(choose(self._sampler, logits_RV, asked), inputs.sampled_rows_R)
 
-    def _decode(self, graphs: DecodeGraphs, step: TokenStep, asked: Mapping[int, Asked]) -> "_Sampled":
-        """A step of decodes alone, by a graph that chooses the likeliest tokens; others are chosen behind it."""
-        logits_RV, tokens_R, rows_R = graphs.run(Decodes.of(step.decodes))
+    def _replay(self, step: TokenStep, asked: Mapping[int, Asked]) -> "_Sampled | None":
+        """A step of decodes alone, by a graph that chooses the likeliest tokens; others are chosen behind it.
+
+        None where there is no graph for it.
+        """
+        if self.graphs is None or step.chunks:
+            return None
+        decodes = Decodes.of(step.decodes)
+        if not self.graphs.serves(decodes):
+            return None
+        logits_RV, tokens_R, rows_R = self.graphs.run(decodes)
         chosen = choose(self._sampler, logits_RV, asked) if asked else Chosen(tokens_R, None)
         return _Sampled(chosen, rows_R)
 

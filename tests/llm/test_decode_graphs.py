@@ -1,9 +1,11 @@
 """Steps by decode graphs give what the same steps give as they come. On a CPU a graph is the function itself."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
-from hemiola.core.graphs import GraphPool
+from hemiola.core.graphs import Graph, GraphPool
 from hemiola.kernels.captured import keeping
 from hemiola.llm import LanguageRunner
 from hemiola.llm.warming import warm_ups
@@ -64,3 +66,55 @@ def test_the_padding_page_may_move(make_runner: MakeRunner) -> None:
     assert page_class.vacate([span], lambda: False)
     expected = Driver(make_runner()).run(ask("b", range(2, 30)))
     assert Driver(runner).run(ask("b", range(2, 30))) == expected
+
+
+class FailingPool(GraphPool):
+    """Captures so many graphs and then fails."""
+
+    def __init__(self, num_good: int) -> None:
+        super().__init__(torch.device("cpu"), keeping)
+        self.num_tries = 0
+        self._num_good = num_good
+
+    def capture(self, function: Callable[[], None]) -> Graph:
+        self.num_tries += 1
+        if self.num_tries > self._num_good:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        return super().capture(function)
+
+
+@pytest.mark.parametrize("num_good", [0, 2])
+def test_where_a_capture_fails_decodes_run_as_they_come(
+    make_runner: MakeRunner, caplog: pytest.LogCaptureFixture, num_good: int
+) -> None:
+    expected = Driver(make_runner()).run(*requests())
+    failing = FailingPool(num_good)
+    runner = make_runner(graph_pool=failing)
+    assert Driver(runner, depth=2, quantum=20).run(*requests()) == expected
+    assert failing.num_tries == num_good + 1, "it is not tried again"
+    (record,) = caplog.records
+    assert "operation not permitted when stream is capturing" in record.getMessage()
+
+
+def test_warming_up_goes_on_where_a_capture_fails(make_runner: MakeRunner) -> None:
+    runner: LanguageRunner = make_runner(graph_pool=FailingPool(1))
+    for warm_up in warm_ups(runner):
+        warm_up.run()
+    graphs = runner.steps.graphs
+    assert graphs is not None and graphs.num_graphs == 1 and graphs.why_not is not None
+    before = Driver(make_runner()).run(ask("a", range(1, 20)))
+    assert Driver(runner).run(ask("a", range(1, 20))) == before
+
+
+def test_rows_that_share_more_pages_than_the_arena_has_run_without_a_graph(make_runner: MakeRunner) -> None:
+    prompt = tuple(range(1, 60))
+    asked = [ask("first", prompt, max_tokens=1), *(ask(f"more{i}", (*prompt, i), max_tokens=6) for i in range(12))]
+    page_bytes = make_runner().kv_cache.page_bytes
+    runners = [make_runner(arena_bytes=100 * page_bytes, graph_pool=each) for each in (None, pool())]
+    found = []
+    for runner in runners:
+        driver = Driver(runner)
+        found.append((driver.run(asked[0]), driver.run(*asked[1:])))
+    assert found[0] == found[1]
+    graphs = runners[1].steps.graphs
+    assert graphs is not None and any(c.plan.max_pages < 12 * 16 for c in graphs._captured.values())
