@@ -1,7 +1,7 @@
 """Text encoders of pipelines as lists of layers, over the modules of the transformers library.
 
 Prompts run one by one and unpadded: what diffusers masks out is never computed, and no prompt's result depends on
-which others are encoded beside it.
+which others are encoded beside it. So lengths vary, and attention is not to be cuDNN's: see `without_plans`.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from hemiola.core.staging import ints_to_device
 from hemiola.core.step import Work
+from hemiola.kernels.attention.dense_torch import without_plans
 
 _UNKNOWN_END = 2
 
@@ -54,7 +55,8 @@ class DecoderLayers:
     def layer(self, index: int, hidden_NLH: Tensor) -> Tensor:
         positions = torch.arange(hidden_NLH.shape[1], device=hidden_NLH.device).unsqueeze(0)
         rope = self._model.rotary_emb(hidden_NLH, positions)
-        return _first(self._model.layers[index](hidden_NLH, position_embeddings=rope, position_ids=positions))
+        with without_plans():
+            return _first(self._model.layers[index](hidden_NLH, position_embeddings=rope, position_ids=positions))
 
     def finish(self, hidden_NLH: Tensor) -> Tensor:
         return self._model.norm(hidden_NLH) if self._is_last else hidden_NLH
@@ -77,9 +79,10 @@ class T5Layers:
 
     def layer(self, index: int, hidden_NLH: Tensor) -> Tensor:
         block, length = self._stack.block[index], hidden_NLH.shape[1]
-        if block.layer[0].SelfAttention.has_relative_attention_bias:
-            return _first(block(hidden_NLH))
-        return _first(block(hidden_NLH, position_bias=self._owner.compute_bias(length, length)))
+        with without_plans():
+            if block.layer[0].SelfAttention.has_relative_attention_bias:
+                return _first(block(hidden_NLH))
+            return _first(block(hidden_NLH, position_bias=self._owner.compute_bias(length, length)))
 
     def finish(self, hidden_NLH: Tensor) -> Tensor:
         return self._stack.final_layer_norm(hidden_NLH)  # type: ignore[no-any-return]
@@ -109,7 +112,8 @@ class ClipLayers:
     def layer(self, index: int, hidden_NLH: Tensor) -> Tensor:
         length = hidden_NLH.shape[1]
         mask = hidden_NLH.new_full((1, 1, length, length), float("-inf")).triu(1)
-        return _first(self._model.encoder.layers[index](hidden_NLH, attention_mask=mask))
+        with without_plans():
+            return _first(self._model.encoder.layers[index](hidden_NLH, attention_mask=mask))
 
     def finish(self, hidden_NLH: Tensor) -> Tensor:
         return self._model.final_layer_norm(hidden_NLH)  # type: ignore[no-any-return]

@@ -76,7 +76,8 @@ class WanBlocks:
         mixed = torch.empty(query.shape, dtype=query.dtype, device=query.device)
         for place, branch in enumerate(branches):
             text = branch.text.slice
-            bias = bias_T[text].expand(1, 1, query.shape[1], -1)
+            # A tensor of its own: kernels want its start at a multiple of 16 bytes.
+            bias = bias_T[text].clone().expand(1, 1, query.shape[1], -1)
             mixed[place] = dense(query[place, None], key[None, text], value[None, text], bias)[0]
         return attention.to_out[0](mixed.flatten(2))  # type: ignore[no-any-return]
 

@@ -348,3 +348,18 @@ def test_a_bias_is_added_to_the_scores() -> None:
     scores = torch.einsum("blhd,bmhd->bhlm", q.float(), k.float()) / 8 + bias.float()
     expected = torch.einsum("bhlm,bmhd->blhd", scores.softmax(-1), v.float())
     close(resolved.backend.run(q, k, v, bias), expected, torch.bfloat16)
+
+
+def test_a_bias_over_keys_serves_texts_of_any_length_wherever_their_tokens_lie() -> None:
+    torch.manual_seed(0)
+    resolved = DENSE_ATTENTION.resolve(Target.of("cuda", torch.bfloat16, head_dim=128, needs=("bias",)))
+    q = torch.randn(1, 300, 4, 128, device="cuda", dtype=torch.bfloat16)
+    k, v = torch.randn(2, 1, 64, 4, 128, device="cuda", dtype=torch.bfloat16)
+    biases = torch.randn(64, device="cuda", dtype=torch.bfloat16) * 3
+    biases[25] = -torch.inf
+    for start, stop in ((0, 26), (26, 42), (42, 64)):
+        bias = biases[start:stop].clone()
+        scores = torch.einsum("blhd,bmhd->bhlm", q.float(), k[:, start:stop].float()) / 128**0.5 + bias.float()
+        expected = torch.einsum("bhlm,bmhd->blhd", scores.softmax(-1), v[:, start:stop].float())
+        run = resolved.backend.run(q, k[:, start:stop], v[:, start:stop], bias.expand(1, 1, 300, -1))
+        close(run, expected, torch.bfloat16)
