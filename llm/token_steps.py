@@ -98,7 +98,11 @@ class TokenSteps:
         self._max_tokens = max_tokens
         self._layer_pages: list[Tensor] = list(kv.view.unbind(1))
         self.table = RowTable(device, kv.arena.clock)
-        self.graphs = self._make_graphs(graph_pool) if graph_pool is not None and model.is_capturable else None
+        self.graphs = self._make_graphs(graph_pool) if graph_pool is not None and self._is_capturable() else None
+
+    def _is_capturable(self) -> bool:
+        """Whether decodes can be captured: by the model, and by the attention."""
+        return self._model.is_capturable and self._attention.fixed_plan(1, 1) is not None
 
     def _make_graphs(self, pool: GraphPool) -> DecodeGraphs:
         model = self._model

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from hemiola.core.graphs import Graph, GraphPool
+from hemiola.kernels.attention.paged_torch import TorchPagedAttention
 from hemiola.kernels.captured import keeping
 from hemiola.llm import LanguageRunner
 from hemiola.llm.warming import warm_ups
@@ -66,6 +67,16 @@ def test_the_padding_page_may_move(make_runner: MakeRunner) -> None:
     assert page_class.vacate([span], lambda: False)
     expected = Driver(make_runner()).run(ask("b", range(2, 30)))
     assert Driver(runner).run(ask("b", range(2, 30))) == expected
+
+
+def test_attention_without_fixed_plans_has_no_graphs(make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = Driver(make_runner()).run(*requests())
+    monkeypatch.setattr(TorchPagedAttention, "fixed_plan", lambda *_: None)
+    runner = make_runner(graph_pool=pool())
+    for warm_up in warm_ups(runner):
+        warm_up.run()
+    assert runner.steps.graphs is None
+    assert Driver(runner).run(*requests()) == expected
 
 
 class FailingPool(GraphPool):
