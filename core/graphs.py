@@ -4,8 +4,9 @@ A captured function must do the same whenever it is called: it reads and writes 
 never looks at what is in them. See https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -40,7 +41,7 @@ class GraphPool:
             self.num_graphs += 1
             return Graph(self, function, [])
         graph: Any = torch.cuda.CUDAGraph()
-        with self._keeping() as kept:
+        with self._keeping() as kept, _uncollected():
             graph.capture_begin(pool=self._handle, capture_error_mode="thread_local")
             try:
                 function()
@@ -70,6 +71,18 @@ class Graph:
         self._pool.num_graphs -= 1
         self._kept.clear()
         self._replay = _dropped
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """No garbage is collected inside: what it frees might record events on the stream, which would be captured."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _end(graph: Any, error: BaseException) -> None:
