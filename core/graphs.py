@@ -28,6 +28,7 @@ class GraphPool:
         self.device = device
         self.num_graphs = 0
         self._keeping = keeping
+        self._failed: list[Any] = []
         self._handle: Any = None if device.type == "cpu" else torch.cuda.graph_pool_handle()
 
     def capture(self, function: Callable[[], None]) -> "Graph":
@@ -45,12 +46,25 @@ class GraphPool:
             graph.capture_begin(pool=self._handle, capture_error_mode="thread_local")
             try:
                 function()
+                graph.capture_end()
             except BaseException as error:
-                _end(graph, error)
+                self._abandon(graph, error)
                 raise
-            graph.capture_end()
         self.num_graphs += 1
         return Graph(self, graph.replay, [graph, *kept])
+
+    def _abandon(self, graph: Any, error: BaseException) -> None:
+        """Ends a capture that has failed. Steps of that may fail, too, which must not hide why.
+
+        torch's allocator is told: otherwise it would think for ever that the capture goes on, and ask it about streams.
+        """
+        self._failed.append(graph)
+        index = torch.cuda.current_device() if self.device.index is None else self.device.index
+        for end in (graph.capture_end, lambda: torch._C._cuda_endAllocateToPool(index, self._handle)):
+            try:
+                end()
+            except RuntimeError as ending:
+                error.add_note(f"Ending the capture: {ending}")
 
 
 class Graph:
@@ -83,14 +97,6 @@ def _uncollected() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def _end(graph: Any, error: BaseException) -> None:
-    """Ends a capture that has failed. That usually fails, too, which must not hide why."""
-    try:
-        graph.capture_end()
-    except RuntimeError as ending:
-        error.add_note(f"Ending the capture: {ending}")
 
 
 def _dropped() -> None:

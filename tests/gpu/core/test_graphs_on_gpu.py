@@ -1,0 +1,37 @@
+"""A capture that fails leaves a stream on which all goes on: steps, and other captures."""
+
+import gc
+
+import pytest
+import torch
+
+from hemiola.core.graphs import GraphPool
+from hemiola.kernels.captured import keeping
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+DEVICE = torch.device("cuda:0")
+
+
+def test_after_a_failed_capture_the_stream_runs_and_captures_on() -> None:
+    pool = GraphPool(DEVICE, keeping)
+    with torch.cuda.stream(torch.cuda.Stream(DEVICE)):
+        x = torch.zeros(1 << 20, device=DEVICE)
+
+        def waits_for_the_device() -> None:
+            (x + 1).sum().item()
+
+        def adds() -> None:
+            x.add_(torch.ones_like(x))
+
+        waits_for_the_device()
+        adds()
+        with pytest.raises(RuntimeError, match="captur"):
+            pool.capture(waits_for_the_device)
+        assert pool.num_graphs == 0 and gc.isenabled()
+        adds()
+        for each in (pool, GraphPool(DEVICE, keeping)):
+            graph = each.capture(adds)
+            graph()
+            assert each.num_graphs == 1
+        assert x.min().item() == x.max().item() == 4
