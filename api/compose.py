@@ -32,7 +32,7 @@ from hemiola.core.tracing import StepTrace
 from hemiola.core.warm_up import HasWarmUps, WarmUp
 from hemiola.diffusion import DiffusionRunner
 from hemiola.llm import LanguageRunner
-from hemiola.scheduler.cost_model import CostModel, CostsLately
+from hemiola.scheduler.cost_model import CostModel
 from hemiola.scheduler.policy import POLICIES, Limits
 from hemiola.scheduler.scheduler import Scheduler
 
@@ -228,7 +228,7 @@ def _pipeline(
     placement: Placement,
     text_encoders: dict[str, TextEncoder],
 ) -> DiffusionRunner:
-    config, lately = loads.config, CostsLately(costs)
+    config = loads.config
     share_beside = config.media_sm_share if loads.languages else 1.0
     return DiffusionRunner(
         source.name,
@@ -237,8 +237,7 @@ def _pipeline(
         dtype=getattr(torch, config.dtype),
         device=config.device,
         text_encoders=text_encoders,
-        seconds=lately.seconds,
-        has_tried=lately.has_tried,
+        seconds=costs.seconds,
         load_format=source.load_format,
         graph_pool=placement.pools.get(DiffusionRunner.lane),
         sm_shares=sorted({1.0, share_beside}, reverse=True),
