@@ -4,10 +4,12 @@ Commands go into an inbox; the loop runs scheduler iterations while there is wor
 any one request's step is the engine's death: every request fails loudly, and nothing is accepted any more.
 """
 
+import gc
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -116,8 +118,9 @@ class EngineLoop:
                 torch.set_num_threads(self._num_threads)
             with torch.inference_mode():
                 scheduler = self._build(self._deliver)
-                self._started.set()
-                self._serve(scheduler)
+                with _frozen():
+                    self._started.set()
+                    self._serve(scheduler)
         except BaseException as error:
             if self._started.is_set() or not isinstance(error, HemiolaError):
                 log.exception("The engine died.")
@@ -152,3 +155,15 @@ class EngineLoop:
         for request_id in tuple(self._unfinished):
             self._deliver(Failed(request_id, EngineDied.code, message))
         self._on_step()
+
+
+@contextmanager
+def _frozen() -> Iterator[None]:
+    """Garbage collection passes over all that was built: a full pass over models' modules takes tens of milliseconds,
+    which would lie between two tokens."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
