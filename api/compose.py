@@ -31,6 +31,7 @@ from hemiola.core.text_encoder import TextEncoder
 from hemiola.core.tracing import StepTrace
 from hemiola.core.warm_up import HasWarmUps, WarmUp
 from hemiola.diffusion import DiffusionRunner
+from hemiola.diffusion.batching import Batching
 from hemiola.llm import LanguageRunner
 from hemiola.scheduler.cost_model import CostModel
 from hemiola.scheduler.policy import POLICIES, Limits
@@ -191,7 +192,7 @@ def build(
         for source in loads.languages
     }
     pipelines = {
-        source.name: _pipeline(source, loads, arena, costs, placement, _text_encoders(source, loads, languages))
+        source.name: _pipeline(source, loads, arena, placement, _text_encoders(source, loads, languages))
         for source in loads.pipelines
     }
     for pipeline in pipelines.values():
@@ -224,7 +225,6 @@ def _pipeline(
     source: ModelSource,
     loads: LoadPlan,
     arena: Arena,
-    costs: CostModel,
     placement: Placement,
     text_encoders: dict[str, TextEncoder],
 ) -> DiffusionRunner:
@@ -237,7 +237,7 @@ def _pipeline(
         dtype=getattr(torch, config.dtype),
         device=config.device,
         text_encoders=text_encoders,
-        seconds=costs.seconds,
+        batching=Batching(),
         load_format=source.load_format,
         graph_pool=placement.pools.get(DiffusionRunner.lane),
         sm_shares=sorted({1.0, share_beside}, reverse=True),

@@ -32,6 +32,7 @@ class OpenBatch:
     store: leased to keep the carry between groups; None when the step is launched in one, or the carry is in a slot.
     graphs: of the model's blocks, if any are captured.
     next_block: the first that was not launched yet.
+    seconds: that the groups collected so far took on the device.
     """
 
     stage: Stage[Any]
@@ -44,6 +45,7 @@ class OpenBatch:
     store: CarryStore | None = None
     graphs: BlockGraphs | None = None
     next_block: int = 0
+    seconds: float = 0.0
     _rows: Sequence[Any] = ()
     _carry: Carry | None = None
     _captured: BatchGraphs | None = None

@@ -4,7 +4,7 @@ A step (encoding prompts, one denoise step, a decode) is opened over a batch of 
 as the scheduler grants, and changes its states when the last group was computed. Knows nothing of what blocks compute.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import count
@@ -31,12 +31,11 @@ from hemiola.core.step import (
     Shortfall,
     Slot,
     StepOutput,
-    Work,
-    total_work,
 )
 from hemiola.core.text_encoder import TextEncoder
 from hemiola.core.warm_up import WarmUp
 
+from .batching import MAX_ROWS, Batching
 from .block_graphs import BlockGraphs
 from .carry_store import CarryStore
 from .conditions import ConditionKey, Conditions
@@ -58,12 +57,6 @@ from .stage import Stage
 from .state import LANE, DiffusionState
 from .warming import warm_ups
 
-Seconds = Callable[[Hashable, Work], float]
-
-LEAST_SAVING = 0.02
-"""Share of the time that a row must save to join a batch: waiting for others is not worth less."""
-MAX_ROWS = 16
-
 
 class DiffusionRunner:
     """One served pipeline.
@@ -74,7 +67,7 @@ class DiffusionRunner:
         arena: where latents, conditions and carries are leased.
         dtype, device, load_format: of the weights ("dummy": random ones, from configs alone).
         text_encoders: per encoder name, the served language model that hemiola.json says is one.
-        seconds: predicts seconds from a cost key and work, for "batch when that is faster"; without it, always batch.
+        batching: says how many states share a step, and learns it; without it, as many as there are.
         graph_pool: where blocks are captured as graphs; None: none are.
         sm_shares: of the device, those that steps may get: what warming up builds for.
 
@@ -96,7 +89,7 @@ class DiffusionRunner:
         dtype: torch.dtype = torch.float32,
         device: str | torch.device = "cpu",
         text_encoders: Mapping[str, TextEncoder] | None = None,
-        seconds: Seconds | None = None,
+        batching: Batching | None = None,
         load_format: LoadFormat = "auto",
         graph_pool: GraphPool | None = None,
         sm_shares: Sequence[float] = (1.0,),
@@ -108,7 +101,7 @@ class DiffusionRunner:
         self.edge = pipeline.edge
         self._arena = arena
         self.device = torch.device(device)
-        self._seconds = seconds
+        self.batching = batching
         self._encoder = self._text_encoder(text_encoders or {})
         self.graphs = None if graph_pool is None else BlockGraphs(name, arena, graph_pool)
         self.sm_shares = tuple(sm_shares)
@@ -217,7 +210,11 @@ class DiffusionRunner:
         return stopwatch.stop()
 
     def collect(self, batch: Batch, pending: Pending) -> Sequence[StepOutput]:
-        return outputs(batch.payload, self.edge.kind)
+        group: Group = batch.payload
+        group.open.seconds += pending.seconds or 0.0
+        if self.batching is not None and group.last == group.open.last_block:
+            self.batching.learn(group.open, group.open.seconds)
+        return outputs(group, self.edge.kind)
 
     def cancel(self, batch: Batch) -> None:
         group: Group = batch.payload
@@ -228,7 +225,7 @@ class DiffusionRunner:
     def _open(self, states: Sequence[DiffusionState], quantum: Blocks) -> OpenBatch | Shortfall:
         """A batch of as many of these states, in their order, as pay and fit; of the first one at least."""
         phase = self._phases[states[0].phase]
-        chosen = self._worth_batching(states)
+        chosen = states[:MAX_ROWS] if self.batching is None else self.batching.choose(states[:MAX_ROWS])
         while True:
             with self._keeping_room_for(states[0]):
                 opened = phase.begin(chosen)
@@ -261,23 +258,6 @@ class DiffusionRunner:
         finally:
             if isinstance(carry, Lease):
                 self._arena.put_back(carry)
-
-    def _worth_batching(self, states: Sequence[DiffusionState]) -> Sequence[DiffusionState]:
-        """The leading states that are faster together than one after another."""
-        states = states[:MAX_ROWS]
-        if self._seconds is None or len(states) == 1:
-            return states
-        key = states[0].cost_key
-        together = states[0].work
-        apart_s = self._seconds(key, together)
-        for num, state in enumerate(states[1:], 1):
-            work = state.work
-            joined = total_work([together, work])._replace(blocks=max(together.blocks, work.blocks))
-            joined_s = self._seconds(key, joined)
-            if joined_s > (1 - LEAST_SAVING) * (apart_s + self._seconds(key, work)):
-                return states[:num]
-            together, apart_s = joined, joined_s
-        return states
 
     def _close(self, opened: OpenBatch) -> None:
         """The step is over, or taken back: its states are free for another one."""

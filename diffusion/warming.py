@@ -83,6 +83,8 @@ def run_request(runner: "DiffusionRunner", request: MediaRequest, sm_share: floa
             runner.graphs.captured_on_run = type(runner.graphs).captured_on_run
         runner.release(state)
         runner.forget_conditions(state.job.prompt_keys)
+        if runner.batching is not None:
+            runner.batching.forget()
 
 
 def _run_step(runner: "DiffusionRunner", state: "DiffusionState", slot: Slot) -> None:

@@ -1,15 +1,14 @@
 """Requests that share batches, alternate, or are cut anywhere give what they give alone."""
 
 import random
-from collections.abc import Callable, Hashable
 
 import numpy as np
 import pytest
 
 from hemiola.core.request import MediaRequest
 from hemiola.core.step import Blocks, Work, total_work
+from hemiola.diffusion.batching import MAX_ROWS
 from hemiola.diffusion.families import load_family
-from hemiola.diffusion.runner import MAX_ROWS
 from hemiola.tests.diffusion.driver import Driver, assert_close, media_request, one_block, solo, tiny_family
 from hemiola.tests.tiny_diffusion import FAMILIES, tiny_pipeline_dir
 
@@ -102,22 +101,6 @@ def test_a_long_clips_branches_run_apart_and_give_what_they_give_together(monkey
     driver.run(states, one_block)
     for request in requests:
         assert_close(driver.frames(request.id), solo(tiny_family("wan"), request), BATCHED)
-
-
-def test_rows_join_a_batch_only_when_that_saves_time() -> None:
-    family = tiny_family("zimage")
-    overheads = {"worth": 1.0, "vain": 0.0}
-
-    def predictor(overhead: float) -> Callable[[Hashable, Work], float]:
-        return lambda key, work: overhead * work.blocks + 1e-3 * work.new_tokens
-
-    for case, overhead in overheads.items():
-        driver = Driver(family, seconds=predictor(overhead))
-        states = [driver.admit(media_request(family, str(i), seed=i)) for i in range(3)]
-        driver.step_until(states[0], "denoise")
-        batch = driver.plan(states)
-        assert len(batch.states) == (3 if case == "worth" else 1), case
-        driver.runner.cancel(batch)
 
 
 def test_a_batch_has_a_bounded_number_of_rows() -> None:
