@@ -13,7 +13,7 @@ from ..front.terms import CallTerms, engine_clock
 from ..results import Answer, Completion, ImageResult, Scores, VideoResult
 from ..stream import Stream
 from .execution import Execution, Work
-from .expressions import Gen, Media, Select
+from .expressions import Gen, Media, Select, as_written
 from .graph import Node, Outcome
 from .scoring import SCORINGS
 from .tools import Tool, call_named
@@ -88,13 +88,16 @@ def media_work(asked: Media) -> Work:
     async def work(execution: Execution, node: Node) -> Outcome:
         calls: Asked = execution.calls
         prompt = text_of(asked.prompt)
-        if asked.kind == "image":
-            pictures = await _given(execution, node, calls.stream_image, prompt, **asked.options)
-            node.usage = _sum([finished.usage for finished in pictures.finished])
-            return Outcome(pictures)
-        clip = await _given(execution, node, calls.stream_video, prompt, **asked.options)
-        node.usage = clip.finished.usage
-        return Outcome(clip)
+        try:
+            if asked.kind == "image":
+                pictures = await _given(execution, node, calls.stream_image, prompt, **asked.options)
+                node.usage = _sum([finished.usage for finished in pictures.finished])
+                return Outcome(pictures)
+            clip = await _given(execution, node, calls.stream_video, prompt, **asked.options)
+            node.usage = clip.finished.usage
+            return Outcome(clip)
+        except InvalidRequest as error:
+            raise as_written(error) from error
 
     return work
 

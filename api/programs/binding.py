@@ -44,9 +44,19 @@ class Binding:
         return calls
 
 
+def check_calls(calls: Any) -> None:
+    """Raises: InvalidRequest: no program can run there."""
+    if isinstance(calls, type) or not hasattr(calls, "stream_chat"):
+        text = (
+            f"Invalid engine: {calls!r:.80}. Allowed: an Engine, a ServedEngine, a Client; hemiola.Engine('demo'), say."
+        )
+        raise InvalidRequest("engine", text)
+
+
 @contextmanager
 def using(calls: Any) -> Iterator[None]:
     """Programs that are started inside run there: an Engine, a ServedEngine, a client."""
+    check_calls(calls)
     token = _chosen.set(calls)
     try:
         yield

@@ -7,13 +7,11 @@ from hemiola.core.errors import InvalidRequest
 from hemiola.core.request import Request
 
 from ..front.terms import CallTerms
-from .expressions import Gen, Media, Select
+from .expressions import Gen, Media, Select, as_written
 from .graph import Node
 
 if TYPE_CHECKING:
     from ..calls import Calls
-
-_NAMES = {"num_inference_steps": "steps", "guidance_scale": "guidance", "num_frames": "frames"}
 
 
 def check_asked(calls: "Calls", nodes: Sequence[Node], asked: Sequence[Gen | Select | Media]) -> list[Request]:
@@ -31,9 +29,9 @@ def check_asked(calls: "Calls", nodes: Sequence[Node], asked: Sequence[Gen | Sel
         try:
             requests += _requests(calls, each)
         except InvalidRequest as error:
-            where = f"{node.place.file}[{node.place.line}]"
-            field = f"{where}.{_NAMES.get(error.param, error.param)}"
-            raise InvalidRequest(field, f"'{node.name}' of {where}: {error.message}", error.code) from error
+            where, said = f"{node.place.file}[{node.place.line}]", as_written(error)
+            text = f"'{node.name}' of {where}: {said.message}"
+            raise InvalidRequest(f"{where}.{said.param}", text, said.code) from error
     return requests
 
 

@@ -6,12 +6,10 @@ that are ordinary functions and run in a thread.
 """
 
 import asyncio
-import contextvars
 import inspect
 import threading
 import uuid
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -22,6 +20,7 @@ from ..front.terms import CallTerms, engine_clock
 from .expressions import Gen, Media, Select
 from .forecasts import Forecasts, model_of, size_of
 from .graph import Kind, Node, NodeFailed, Outcome, Place
+from .threads import on_a_thread
 
 EventKind = Literal["started", "text", "progress", "finished", "failed"]
 Work = Callable[["Execution", Node], Awaitable[Outcome]]
@@ -204,28 +203,7 @@ class Execution:
         if inspect.iscoroutinefunction(function):
             await function()
             return
-        done: asyncio.Future[None] = self._loop.create_future()
-        context = contextvars.copy_context()
-
-        def end(error: BaseException | None) -> None:
-            if done.done():
-                return
-            if error is None:
-                done.set_result(None)
-            else:
-                done.set_exception(error)
-
-        def body() -> None:
-            failure: BaseException | None = None
-            try:
-                context.run(function)
-            except BaseException as error:
-                failure = error
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self._loop.call_soon_threadsafe(end, failure)
-
-        threading.Thread(target=body, name=f"program-{self.id}", daemon=True).start()
-        await done
+        await on_a_thread(function, f"program-{self.id}")
 
     def _end(self, why: str) -> None:
         with self._lock:

@@ -1,14 +1,15 @@
 """What a program may ask for. Expressions are plain frozen values: nothing happens until one is added to a state."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from hemiola.core.errors import InvalidRequest
 
+from .arguments import check_bounds, check_name, check_whole
 from .reading import Reader, ReadFloat, ReadInt, ReadJson
 from .scoring import SCORINGS, Scoring
-from .tools import Tool
+from .tools import Tool, checked_tools
 from .values import Text
 
 
@@ -129,8 +130,12 @@ def gen(
             text = f"'{option}' of '{name}' is not supported: nothing constrains what a model may write. Instead, "
             text += "gen_int, gen_float and gen_json(..., into=a type or pydantic model) check what it wrote."
             raise InvalidRequest(option, text, "unsupported_parameter")
-    if tools and (n != 1 or max_rounds < 1):
-        raise InvalidRequest("tools", f"Invalid 'tools' of '{name}': they need n=1 and max_rounds of 1 or more.")
+    check_name(name)
+    check_whole("n", f"'{name}'", n, 1)
+    check_whole("max_rounds", f"'{name}'", max_rounds, 1)
+    offered = checked_tools(name, tools)
+    if offered and n != 1:
+        raise InvalidRequest("n", f"Invalid 'n' of '{name}': {n}. Allowed: 1, where there are tools.")
     given = {
         "max_tokens": max_tokens,
         "stop": stop,
@@ -142,7 +147,7 @@ def gen(
         "enable_thinking": enable_thinking or None,
     }
     options = {key: value for key, value in given.items() if value is not None}
-    return Gen(name, options, n, tuple(tools), max_rounds)
+    return Gen(name, options, n, offered, max_rounds)
 
 
 def select(name: str, choices: Sequence[str], *, scoring: Scoring = "mean", model: str | None = None) -> Select:
@@ -156,18 +161,22 @@ def select(name: str, choices: Sequence[str], *, scoring: Scoring = "mean", mode
     Raises:
         InvalidRequest: names the argument.
     """
-    if isinstance(choices, str) or not choices or not all(isinstance(choice, str) and choice for choice in choices):
-        raise InvalidRequest("choices", f"Invalid 'choices' of '{name}'. Allowed: at least one string, none empty.")
-    if scoring not in SCORINGS:
+    check_name(name)
+    given = tuple(choices) if isinstance(choices, Iterable) and not isinstance(choices, str) else ()
+    if not given or not all(isinstance(choice, str) and choice for choice in given):
+        text = f"Invalid 'choices' of '{name}': {str(choices)[:80]!r}. Allowed: at least one string, none empty."
+        raise InvalidRequest("choices", text)
+    if not isinstance(scoring, str) or scoring not in SCORINGS:
         text = f"Invalid 'scoring' of '{name}': {scoring!r}. Allowed: {', '.join(SCORINGS)}."
         raise InvalidRequest("scoring", text)
-    return Select(name, tuple(choices), scoring, model)
+    return Select(name, given, scoring, model)
 
 
 def gen_int(
     name: str, *, minimum: int | None = None, maximum: int | None = None, retries: int = 0, **options: Any
 ) -> Gen:
     """An answer with exactly one number in it, which is whole and within the bounds. Options: see `gen`."""
+    check_bounds(name, minimum, maximum)
     return _read(name, ReadInt(minimum, maximum), retries, options)
 
 
@@ -175,6 +184,7 @@ def gen_float(
     name: str, *, minimum: float | None = None, maximum: float | None = None, retries: int = 0, **options: Any
 ) -> Gen:
     """An answer with exactly one number in it, within the bounds. Options: see `gen`."""
+    check_bounds(name, minimum, maximum)
     return _read(name, ReadFloat(minimum, maximum), retries, options)
 
 
@@ -192,13 +202,24 @@ def _read(name: str, read: Callable[[str], Any], retries: int, options: Mapping[
     plain = gen(name, **options)
     if plain.n != 1:
         raise InvalidRequest("n", f"Invalid 'n' of '{name}': {plain.n}. One answer is read at a time. Allowed: 1.")
-    if retries < 0 or (retries and plain.options.get("temperature") == 0):
-        text = f"Invalid 'retries' of '{name}': {retries}. Allowed: 0 or more, and 0 where temperature is 0."
-        raise InvalidRequest("retries", text + " The same answer would come again.")
+    check_whole("retries", f"'{name}'", retries, 0)
+    if retries and plain.options.get("temperature") == 0:
+        text = f"Invalid 'retries' of '{name}': {retries}. Allowed: 0, as temperature is 0: the same answer would come"
+        raise InvalidRequest("retries", text + " again.")
     return replace(plain, read=read, retries=retries)
 
 
 # Pictures and clips
+
+_NAMES = {"num_inference_steps": "steps", "guidance_scale": "guidance", "num_frames": "frames"}
+
+
+def as_written(error: InvalidRequest) -> InvalidRequest:
+    """An engine's error with the fields called as they are here."""
+    name = _NAMES.get(error.param)
+    if name is None:
+        return error
+    return InvalidRequest(name, error.message.replace(f"'{error.param}'", f"'{name}'"), error.code)
 
 
 def gen_image(
@@ -247,6 +268,7 @@ def _media(
     model: str | None,
     **more: int | None,
 ) -> Media:
+    check_name(name)
     if not isinstance(prompt, Text):
         text = (
             f"Invalid 'prompt' of '{name}', of type {type(prompt).__name__}. Allowed: a string or a variable of text."

@@ -147,6 +147,9 @@ class Node:
                 f"'{self.name}' ({self.place}) is not there yet: in a coroutine write `await s['{self.name}']` first."
             )
             raise InvalidRequest(self.name, text)
+        error = self.result.exception()
+        if error is not None:
+            raise error.with_traceback(None)  # else it would grow by the lines of every reader
         return self.result.result()
 
     async def arrived(self) -> Outcome:

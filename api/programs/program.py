@@ -11,10 +11,13 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from hemiola.core.errors import InvalidRequest
+
 from ..front.terms import CallTerms, engine_clock
+from .arguments import check_seconds
 from .asking import Asked
 from .batch import Batch, run_items
-from .binding import Binding
+from .binding import Binding, check_calls
 from .elsewhere import run_elsewhere
 from .execution import Execution, ProgramEvent
 from .graph import timed_out
@@ -36,6 +39,7 @@ class Program(Generic[P]):
     """
 
     def __init__(self, function: Callable[Concatenate[State, P], object], binding: Binding | None = None) -> None:
+        _check_function(function)
         self._function = function
         self._binding = binding or Binding()
         self.__doc__ = function.__doc__
@@ -54,8 +58,15 @@ class Program(Generic[P]):
         Args:
             remote: with a client, send the program to its server as a whole: one round trip, not one for each node.
                 It is then written down first, so no line of it may look at a value that is generated; see `graph`.
+
+        Raises:
+            InvalidRequest: this is no engine, or no time.
         """
         given = {"calls": calls, "timeout_s": timeout_s, "terms": terms, "is_remote": remote}
+        if calls is not None:
+            check_calls(calls)
+        if timeout_s is not None:
+            check_seconds("timeout_s", timeout_s)
         said = {key: value for key, value in given.items() if value is not None}
         return Program(self._function, replace(self._binding, **said))  # type: ignore[arg-type]
 
@@ -241,6 +252,13 @@ class ProgramStream:
             thread.join()
         if failure:
             raise failure[0]
+
+
+def _check_function(function: Any) -> None:
+    """Raises: InvalidRequest: it is none that can be run."""
+    if not callable(function) or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        text = f"Invalid program: {function!r}. Allowed: functions and coroutine functions, without `yield`."
+        raise InvalidRequest("program", text)
 
 
 def _waited_for(coroutine: Coroutine[Any, Any, T]) -> T:

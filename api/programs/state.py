@@ -6,6 +6,7 @@ from typing import Literal
 
 from hemiola.core.errors import InvalidRequest
 
+from .arguments import check_name, check_whole
 from .asking import media_work, select_work, text_work
 from .execution import Execution
 from .expressions import Expression, Gen, Media, Select, Spoken, select
@@ -62,6 +63,10 @@ class State:
         Raises:
             InvalidRequest: it has no place here.
         """
+        if not isinstance(expression, Expression):
+            text = f"Invalid addition to a program: {expression!r:.80}, of type {type(expression).__name__}. "
+            text += "Allowed: gen(...), select(...), gen_image(...), gen_video(...), a turn, such as user(...), and, "
+            raise InvalidRequest("expression", text + "with +=, texts and variables.", "invalid_type")
         if isinstance(expression, Spoken):
             return self._speak(expression)
         if isinstance(expression, Media):
@@ -205,6 +210,12 @@ class State:
 
     def __setitem__(self, name: str, value: Variable) -> None:
         """Names a variable, so that the run has it as well."""
+        check_name(name)
+        if not isinstance(value, Variable):
+            text = (
+                f"Invalid value of '{name}': {value!r:.80}. Allowed: a variable, such as s['x'], s['x'][0], s.text()."
+            )
+            raise InvalidRequest(name, text, "invalid_type")
         self._set(name, value)
 
     def __contains__(self, name: object) -> bool:
@@ -235,8 +246,7 @@ class State:
         """`n` states that go on from here, each for itself and all at once."""
         if self._is_open:
             raise InvalidRequest("fork", "A turn is open: fork before or after it.")
-        if n < 1:
-            raise InvalidRequest("fork", f"Invalid number of forks: {n}. Allowed: 1 or more.")
+        check_whole("n", "fork", n, 1)
         first = len(self.forks)
         lead = f"{self.branch}." if self.branch else ""
         made = [type(self)(self._execution, f"{lead}{first + i}", self._turns, self._variables) for i in range(n)]
@@ -247,6 +257,8 @@ class State:
         """See `Forks.join`."""
         if how not in ("gather", "concatenate"):
             raise InvalidRequest("how", f"Invalid 'how': {how!r}. Allowed: gather, concatenate.")
+        if not forks or not all(isinstance(each, State) for each in forks):
+            raise InvalidRequest("forks", f"Invalid 'forks' to join: {forks!r:.80}. Allowed: at least one state.")
         mine = dict(self._variables)
         for name in forks[0].names:
             theirs = [state[name] for state in forks if name in state]

@@ -1,14 +1,16 @@
 """Functions that the model may call: `@tool`. Their schema is read from their annotations; knows no engine."""
 
-import asyncio
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, get_type_hints
 
 import msgspec
 
 from hemiola.core.errors import InvalidRequest
+
+from .threads import on_a_thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +48,10 @@ class Tool:
             if inspect.iscoroutinefunction(self.function):
                 result = await self.function(**given)
             else:
-                result = await asyncio.to_thread(self.function, **given)
+                result = await on_a_thread(partial(self.function, **given), self.name)
             return result if isinstance(result, str) else msgspec.json.encode(result).decode()
         except Exception as error:
-            return f"Error: {error}"
+            return f"Error: {_told(error)}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -71,6 +73,8 @@ def tool(function: Callable[..., Any]) -> Tool:
     Raises:
         InvalidRequest: an argument has no annotation, cannot be given by name, or is of a type that JSON cannot give.
     """
+    if not inspect.isroutine(function):
+        raise InvalidRequest("tool", f"Invalid tool: {function!r}. Allowed: functions and methods.")
     hints = get_type_hints(function)
     parameters = inspect.signature(function).parameters
     for name, parameter in parameters.items():
@@ -90,6 +94,29 @@ def tool(function: Callable[..., Any]) -> Tool:
         {name: hints[name] for name in parameters},
         tuple(name for name, parameter in parameters.items() if parameter.default is parameter.empty),
     )
+
+
+def checked_tools(name: str, tools: Any) -> tuple[Tool, ...]:
+    """What a `gen` of that name offers.
+
+    Raises:
+        InvalidRequest: these are not tools, or two have the same name.
+    """
+    given = tuple(tools) if isinstance(tools, Iterable) else (None,)
+    wrong = [each for each in given if not isinstance(each, Tool)]
+    if wrong:
+        shown = tools if wrong[0] is None else wrong[0]
+        raise InvalidRequest("tools", f"Invalid 'tools' of '{name}': {shown!r}. Allowed: a list of @hm.tool functions.")
+    names = [each.name for each in given]
+    if len(set(names)) != len(names):
+        text = f"Invalid 'tools' of '{name}': {', '.join(names)}. Allowed: functions with different names."
+        raise InvalidRequest("tools", text)
+    return given
+
+
+def _told(error: Exception) -> str:
+    """In words; a message that is none, or only a key, says little without the kind of error."""
+    return repr(error) if isinstance(error, KeyError) or not str(error) else str(error)
 
 
 async def call_named(tools: Mapping[str, Tool], name: str, arguments: str) -> str:

@@ -261,7 +261,7 @@ def test_answers_that_do_not_fit_are_asked_for_again_only_as_often_as_said(
         (lambda s: s["nothing"], "No variable is called 'nothing'"),
         (lambda s: s.add(hm.user(hm.gen("x"))), "does not write what the user says"),  # type: ignore[arg-type]
         (lambda s: s.__iadd__("text"), "Say whose"),
-        (lambda s: s.fork(0), "number of forks"),
+        (lambda s: s.fork(0), "Invalid 'n' of fork: 0"),
         (lambda s: s.select("x", []), "Invalid 'choices' of 'x'"),
         (lambda s: s.select("x", "ab"), "Invalid 'choices' of 'x'"),
         (lambda s: s.select("x", ["a"], scoring="best"), "Allowed: mean, sum, greedy, unconditional"),

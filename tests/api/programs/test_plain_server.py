@@ -66,8 +66,8 @@ def test_plain_text_is_completed(plain: tuple[PlainServer, hm.Client]) -> None:
         ([hm.user("?"), hm.gen("x", top_k=5)], "top_k"),
         ([hm.user("?"), hm.gen("x", enable_thinking=True)], "chat_template_kwargs"),
         ([hm.gen_image("x", "a fox", seed=1)], "seed"),
-        ([hm.gen_image("x", "a fox", steps=4)], "num_inference_steps"),
-        ([hm.gen_video("x", "a fox", frames=9)], "num_frames"),
+        ([hm.gen_image("x", "a fox", steps=4)], "steps"),
+        ([hm.gen_video("x", "a fox", frames=9)], "frames"),
     ],
 )
 def test_what_the_protocol_has_no_word_for_is_refused_by_name_and_never_sent(

@@ -1,0 +1,51 @@
+"""Checks of what a program's line gives: an error there is better than one where its value is used."""
+
+from math import isnan
+from typing import Any
+
+from hemiola.core.errors import InvalidRequest
+
+
+def check_name(name: Any) -> None:
+    """Of a variable.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    if not isinstance(name, str) or not name:
+        raise InvalidRequest("name", f"Invalid name of a variable: {name!r}. Allowed: a string that is not empty.")
+
+
+def check_whole(field: str, of: str, value: Any, least: int) -> None:
+    """Of how many, or how often.
+
+    Raises:
+        InvalidRequest: it is no whole number, or below `least`.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        text = f"Invalid '{field}' of {of}: {value!r}. Allowed: a whole number, {least} or more."
+        raise InvalidRequest(field, text)
+
+
+def check_bounds(name: str, minimum: Any, maximum: Any) -> None:
+    """Of a number that a model is to write; None where there is none.
+
+    Raises:
+        InvalidRequest: one is no number, or nothing lies between them.
+    """
+    for field, value in (("minimum", minimum), ("maximum", maximum)):
+        if value is not None and (not isinstance(value, int | float) or isnan(value)):
+            raise InvalidRequest(field, f"Invalid '{field}' of '{name}': {value!r}. Allowed: a number.")
+    if minimum is not None and maximum is not None and minimum > maximum:
+        text = f"Invalid 'maximum' of '{name}': {maximum!r}. Allowed: not below the minimum, which is {minimum!r}."
+        raise InvalidRequest("maximum", text)
+
+
+def check_seconds(field: str, value: Any) -> None:
+    """Of a time limit.
+
+    Raises:
+        InvalidRequest: it is no number, or below 0.
+    """
+    if not isinstance(value, int | float) or isinstance(value, bool) or not value >= 0:
+        raise InvalidRequest(field, f"Invalid '{field}': {value!r}. Allowed: seconds, 0 or more.")
