@@ -1,6 +1,8 @@
 """Checks of what a program's line gives: an error there is better than one where its value is used."""
 
+import inspect
 from math import isnan
+from pathlib import Path
 from typing import Any
 
 from hemiola.core.errors import InvalidRequest
@@ -49,3 +51,25 @@ def check_seconds(field: str, value: Any) -> None:
     """
     if not isinstance(value, int | float) or isinstance(value, bool) or not value >= 0:
         raise InvalidRequest(field, f"Invalid '{field}': {value!r}. Allowed: seconds, 0 or more.")
+
+
+def check_function(function: Any) -> None:
+    """Of what is to become a program.
+
+    Raises:
+        InvalidRequest: it cannot be run as one.
+    """
+    if not callable(function) or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        text = f"Invalid program: {function!r}. Allowed: functions and coroutine functions, without `yield`."
+        raise InvalidRequest("program", text)
+
+
+def path_of(results: Any) -> Path:
+    """Of a batch's file.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    if not isinstance(results, str | Path) or not str(results):
+        raise InvalidRequest("results", f"Invalid 'results': {results!r}. Allowed: the path of a file of JSON lines.")
+    return Path(results)

@@ -12,6 +12,7 @@ from rich.progress import Progress
 
 from hemiola.core.errors import InvalidRequest
 
+from .arguments import check_whole
 from .exporting import batch_frame, batch_html, batch_lines, export_batch
 from .keeping import MediaFolder, key_of, mark_of, to_line
 from .page import fragment
@@ -87,8 +88,11 @@ async def run_items(
     one: One, items: Sequence[Mapping[str, Any]], *, max_concurrency: int, progress: bool, results: Path | None
 ) -> Batch:
     """See `Program.arun_batch`."""
-    if max_concurrency < 1:
-        raise InvalidRequest("max_concurrency", f"Invalid 'max_concurrency': {max_concurrency}. Allowed: 1 or more.")
+    check_whole("max_concurrency", "run_batch", max_concurrency, 1)
+    for i, arguments in enumerate(items):
+        if not isinstance(arguments, Mapping) or not all(isinstance(name, str) for name in arguments):
+            text = f"Invalid item {i}: {arguments!r:.80}. Allowed: the program's arguments by name, as a mapping."
+            raise InvalidRequest("items", text, "invalid_type")
     done = Batch(BatchItem(i, arguments) for i, arguments in enumerate(items))
     shelf = None if results is None else ResultsFile(results, done)
     free = asyncio.Semaphore(max_concurrency)
@@ -105,9 +109,12 @@ async def run_items(
         bar.update(task, advance=1, description=f"items, {failed} failed" if failed else "items")
 
     with bar:
-        async with asyncio.TaskGroup() as group:
-            for item in done:
-                group.create_task(fill(item))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for item in done:
+                    group.create_task(fill(item))
+        except ExceptionGroup as failures:  # of the file of results: items fail by themselves
+            raise failures.exceptions[0] from None
     return done
 
 
@@ -150,7 +157,8 @@ class ResultsFile:
     """JSON lines of items that ended well; what is no JSON lies as files in the folder `<name>_files` beside.
 
     Raises:
-        InvalidRequest: the file has other lines than these, or arguments cannot be compared with it.
+        InvalidRequest: the file has other lines than these, or cannot be written, or arguments cannot be compared with
+            it.
     """
 
     def __init__(self, path: Path, items: Sequence[BatchItem]) -> None:
@@ -164,8 +172,13 @@ class ResultsFile:
             whole = text[: text.rfind("\n") + 1]  # a last line without an end was cut off while being written
             if whole != text:
                 path.write_text(whole, encoding="utf-8")
-            for number, line in enumerate(whole.splitlines(), start=1):
+            for number, line in enumerate(whole.split("\n")[:-1], start=1):  # values may have other line ends in them
                 self._read(number, line)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.open("a", encoding="utf-8").close()
+        except OSError as error:
+            raise InvalidRequest("results", f"Invalid 'results': {path} cannot be written: {error}.") from error
 
     def _read(self, number: int, line: str) -> None:
         try:
@@ -199,7 +212,6 @@ class ResultsFile:
         written = files.written(item.values, stem)
         forks = [files.written(fork, f"{stem}-{i}") for i, fork in enumerate(item.forks)]
         line = to_line({"index": item.index, "arguments": item.arguments, "values": written, "forks": forks})
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a", encoding="utf-8") as file:
             file.write(line)
         item.values = self._folder.restored(written)

@@ -5,6 +5,7 @@ import inspect
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 from hemiola.core.errors import InvalidRequest
 
 from ..front.terms import CallTerms, engine_clock
-from .arguments import check_seconds
+from .arguments import check_function, check_seconds, path_of
 from .asking import Asked
 from .batch import Batch, run_items
 from .binding import Binding, check_calls
@@ -39,7 +40,7 @@ class Program(Generic[P]):
     """
 
     def __init__(self, function: Callable[Concatenate[State, P], object], binding: Binding | None = None) -> None:
-        _check_function(function)
+        check_function(function)
         self._function = function
         self._binding = binding or Binding()
         self.__doc__ = function.__doc__
@@ -108,13 +109,14 @@ class Program(Generic[P]):
                 run again, if the arguments are the same; pictures and clips lie in a folder beside it.
 
         Raises:
-            InvalidRequest: `max_concurrency` is below 1, or `results` is not such a file.
+            InvalidRequest: an item is no mapping, `max_concurrency` is below 1, or `results` is not such a file.
+            OSError: `results` could not be written any more; what it has is kept.
         """
 
         async def one(arguments: Mapping[str, Any]) -> Run:
             return await self._arun(None, **arguments)
 
-        path = None if results is None else Path(results)
+        path = None if results is None else path_of(results)
         return await run_items(one, list(items), max_concurrency=max_concurrency, progress=progress, results=path)
 
     def run_batch(
@@ -187,18 +189,31 @@ def program(function: Callable[Concatenate[State, P], object]) -> Program[P]:
 class ProgramStream:
     """A program that runs while it is read: once, with `for` or with `async for`.
 
-    Leaving `async for` early, by `break` and `aclose`, or an exception, cancels the program.
+    Leaving `for` early, by `break` or an exception, cancels the program; so does leaving `async for`, which ends when
+    the iterator is closed (`contextlib.aclosing`).
     """
 
     def __init__(self, start: Callable[[Callable[[ProgramEvent], None]], Coroutine[Any, Any, Run]]) -> None:
         self._start = start
         self._run: Run | None = None
+        self._is_begun = False
 
     @property
     def run(self) -> Run:
-        """The finished run, once all events were read."""
-        assert self._run is not None, "Read all events first."
+        """The finished run, once all events were read.
+
+        Raises:
+            InvalidRequest: they were not.
+        """
+        if self._run is None:
+            text = "There is no run: read all events first. Who stops reading cancels the program."
+            raise InvalidRequest("run", text)
         return self._run
+
+    def _begin(self) -> None:
+        if self._is_begun:
+            raise InvalidRequest("stream", "The program's stream was read already. Ask for another: .stream(...).")
+        self._is_begun = True
 
     def show(self) -> Run:
         """Runs it and shows what it says and makes as it comes: on a notebook's page, or as text."""
@@ -210,6 +225,7 @@ class ProgramStream:
         self.show()
 
     async def __aiter__(self) -> AsyncIterator[ProgramEvent]:
+        self._begin()
         events: asyncio.Queue[ProgramEvent | None] = asyncio.Queue()
         task = asyncio.create_task(self._start(events.put_nowait))
         task.add_done_callback(lambda _: events.put_nowait(None))
@@ -223,14 +239,18 @@ class ProgramStream:
                 await asyncio.wait([task])
 
     def __iter__(self) -> Iterator[ProgramEvent]:
+        self._begin()
         events: SimpleQueue[ProgramEvent | None] = SimpleQueue()
         cancel: list[Callable[[], object]] = []
         failure: list[BaseException] = []
+        is_left = threading.Event()
 
         async def running() -> None:
             loop, task = asyncio.get_running_loop(), asyncio.current_task()
             assert task is not None, "A coroutine that runs has a task."
             cancel.append(lambda: loop.call_soon_threadsafe(task.cancel))
+            if is_left.is_set():
+                return
             self._run = await self._start(events.put)
 
         def body() -> None:
@@ -247,18 +267,13 @@ class ProgramStream:
             while (event := events.get()) is not None:
                 yield event
         finally:
-            if thread.is_alive() and cancel and self._run is None and not failure:
-                cancel[0]()
+            is_left.set()
+            if cancel and self._run is None:
+                with suppress(RuntimeError):  # the loop is closed: it has ended
+                    cancel[0]()
             thread.join()
         if failure:
             raise failure[0]
-
-
-def _check_function(function: Any) -> None:
-    """Raises: InvalidRequest: it is none that can be run."""
-    if not callable(function) or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        text = f"Invalid program: {function!r}. Allowed: functions and coroutine functions, without `yield`."
-        raise InvalidRequest("program", text)
 
 
 def _waited_for(coroutine: Coroutine[Any, Any, T]) -> T:

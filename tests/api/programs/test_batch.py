@@ -121,3 +121,49 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="Item 1 has an argument"):
         unsayable: list[dict[str, Any]] = [{"animal": "heron"}, {"animal": object()}]
         card.on(ScriptedCalls(answers)).run_batch(unsayable, results=tmp_path / "new.jsonl")
+
+
+@pytest.mark.parametrize("items", [["heron"], [("animal", "heron")], {"animal": "heron"}, [{1: "heron"}]])
+def test_items_are_arguments_by_name(items: Any) -> None:
+    calls = ScriptedCalls(answers)
+    with pytest.raises(InvalidRequest, match=r"Invalid item 0: .* Allowed: the program's arguments by name"):
+        card.on(calls).run_batch(items)
+    assert not calls.asked
+
+
+@pytest.mark.parametrize("max_concurrency", ["2", 1.5, None, True])
+def test_concurrency_is_a_number(max_concurrency: Any) -> None:
+    with pytest.raises(InvalidRequest, match="Invalid 'max_concurrency' of run_batch"):
+        card.on(ScriptedCalls(answers)).run_batch(ITEMS, max_concurrency=max_concurrency)
+
+
+@pytest.mark.parametrize("results", ["", 5, "{folder}", "{folder}/file/deeper.jsonl"])
+def test_a_file_that_cannot_be_written_is_known_before_anything_runs(tmp_path: Path, results: Any) -> None:
+    (tmp_path / "file").write_text("")
+    calls = ScriptedCalls(answers)
+    path = results.format(folder=tmp_path) if isinstance(results, str) else results
+    with pytest.raises(InvalidRequest, match="Invalid 'results': "):
+        card.on(calls).run_batch(ITEMS, results=path)
+    assert not calls.asked
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
+def test_a_full_disk_is_one_error_not_a_group() -> None:
+    with pytest.raises(OSError, match="No space left"):
+        say.on(ScriptedCalls(lambda *_: "x")).run_batch([{"what": "x"}], results=Path("/dev/full"))
+
+
+@hm.program
+def say(s: hm.State, what: str) -> None:
+    s += hm.user(what)
+    s += hm.assistant(hm.gen("said"))
+
+
+def test_odd_line_ends_in_values_do_not_end_lines(tmp_path: Path) -> None:
+    path = tmp_path / "said.jsonl"
+    odd = "a\u2028b\x85c\x0bd\re"
+    for _ in range(2):
+        calls = ScriptedCalls(lambda *_: odd)
+        (item,) = say.on(calls).run_batch([{"what": odd}], results=path)
+        assert item["said"] == odd
+    assert not calls.asked, "it was read from the file"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import hemiola as hm
-from hemiola.core.errors import Overloaded, RequestAborted
+from hemiola.core.errors import InvalidRequest, Overloaded, RequestAborted
 from hemiola.tests.api.programs.scripted import ScriptedCalls, _events
 
 
@@ -172,6 +172,28 @@ async def test_leaving_a_stream_early_cancels_the_program() -> None:
     pictures = [asked.was_cancelled for asked in calls.asked if asked.kind == "image"]
     assert pictures and all(pictures)
     assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+
+@pytest.mark.parametrize("last", [("started", "picture"), ("started", "line")])
+def test_leaving_for_early_cancels_the_program_too(last: tuple[str, str]) -> None:
+    calls = ScriptedCalls(lambda kind, *_: None if kind == "image" else "fine")
+    stream = three.on(calls).stream()
+    for event in stream:
+        if (event.kind, event.name) == last:
+            break
+    assert all(asked.was_cancelled for asked in calls.asked if asked.kind == "image")
+    with pytest.raises(InvalidRequest, match="There is no run: read all events"):
+        _ = stream.run
+
+
+def test_a_stream_is_read_once() -> None:
+    calls = ScriptedCalls(no_dragons)
+    stream = three.on(calls).stream()
+    assert list(stream)
+    num_asked = len(calls.asked)
+    with pytest.raises(InvalidRequest, match="read already"):
+        list(stream)
+    assert len(calls.asked) == num_asked and stream.run.errors
 
 
 def test_a_stream_of_a_failing_program_raises_at_its_end() -> None:
