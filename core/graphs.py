@@ -35,8 +35,7 @@ class GraphPool:
         """Captures what `function` enqueues on the current stream; it has run once before, and does not run now.
 
         Raises:
-            Exception: whatever `function` raised, or RuntimeError when it enqueued what cannot be captured. The stream
-                captures no more then.
+            Exception: whatever `function` raised, or RuntimeError when it enqueued what cannot be captured.
         """
         if self.device.type == "cpu":
             self.num_graphs += 1
@@ -54,9 +53,10 @@ class GraphPool:
         return Graph(self, graph.replay, [graph, *kept])
 
     def _abandon(self, graph: Any, error: BaseException) -> None:
-        """Ends a capture that has failed. Steps of that may fail, too, which must not hide why.
+        """Ends a capture that has failed. Ending it may fail, too, which must not hide why.
 
-        torch's allocator is told: otherwise it would think for ever that the capture goes on, and ask it about streams.
+        torch then takes the capture for unfinished: its allocator records on to the pool, and its default random
+        generator counts for the graph. So there is another pool, and another state of the generator.
         """
         self._failed.append(graph)
         index = torch.cuda.current_device() if self.device.index is None else self.device.index
@@ -65,6 +65,10 @@ class GraphPool:
                 end()
             except RuntimeError as ending:
                 error.add_note(f"Ending the capture: {ending}")
+        self._handle = torch.cuda.graph_pool_handle()
+        generator = torch.cuda.default_generators[index]
+        fresh = torch.Generator(torch.device("cuda", index)).manual_seed(generator.initial_seed())
+        generator.graphsafe_set_state(fresh.graphsafe_get_state())
 
 
 class Graph:

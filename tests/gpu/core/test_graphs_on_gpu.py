@@ -30,6 +30,7 @@ def test_after_a_failed_capture_the_stream_runs_and_captures_on() -> None:
             pool.capture(waits_for_the_device)
         assert pool.num_graphs == 0 and gc.isenabled()
         adds()
+        assert torch.randn(8, device=DEVICE).isfinite().all()
         for each in (pool, GraphPool(DEVICE, keeping)):
             graph = each.capture(adds)
             graph()
