@@ -69,12 +69,8 @@ class FluxBlocks:
         key = self._rotated(attention.to_k(normed).unflatten(-1, (self._heads, -1)), attention.norm_k, rope)
         value = attention.to_v(normed).unflatten(-1, (self._heads, -1))
         mixed = self._attend(layout.packing, query, key, value).flatten(2)
-        grown = block.proj_mlp(normed)
-        both = grown.new_empty(*grown.shape[:-1], mixed.shape[-1] + grown.shape[-1])
-        both[..., : mixed.shape[-1]] = mixed
-        # Into its place at once: the concatenation would copy what is four times as wide as the rest.
-        torch.ops.aten.gelu.out(grown, approximate="tanh", out=both[..., mixed.shape[-1] :])
-        return self._kernels.residual.add(x_BLD, block.proj_out(both), gate, rows)
+        update = _out_of_both(block.proj_out, mixed, block.proj_mlp(normed))
+        return self._kernels.residual.add(x_BLD, update, gate, rows)
 
     def left(self, model: Any, pictures_TD: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
         """The model's last norm and projection, over picture tokens."""
@@ -108,3 +104,18 @@ class FluxBlocks:
         grow, _, shrink = feed.net
         grown = gelu(grow.proj(self._normed(x_TD, shift, scale, rows)), approximate="tanh")
         return residual.add(x_TD, shrink(grown), last_gate, rows)
+
+
+def _out_of_both(linear: Any, mixed: Tensor, grown: Tensor) -> Tensor:
+    """A linear layer over [mixed, gelu(grown)]; on CUDA they are not put together in memory first."""
+    width = mixed.shape[-1]
+    if mixed.is_cuda:
+        weight_DK = linear.weight
+        update = torch.addmm(linear.bias, mixed.flatten(0, -2), weight_DK[:, :width].t())
+        update.addmm_(gelu(grown, approximate="tanh").flatten(0, -2), weight_DK[:, width:].t())
+        return update.view(*mixed.shape[:-1], -1)
+    both = grown.new_empty(*grown.shape[:-1], width + grown.shape[-1])
+    both[..., :width] = mixed
+    torch.ops.aten.gelu.out(grown, approximate="tanh", out=both[..., width:])
+    result: Tensor = linear(both)
+    return result
