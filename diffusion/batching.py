@@ -88,8 +88,9 @@ class Batching:
         """
         work, most = Work(), LEAST_SAVING
         for num, state in enumerate(states, 1):
-            work = work.plus(state.work)
-            saving = self._of(state.phase, work).saving(num)
+            stage, row = _shared(state)
+            work = work.plus(row)
+            saving = self._of(stage, work).saving(num)
             if saving is None:
                 return states[:num]
             if num > 1:
@@ -100,6 +101,8 @@ class Batching:
 
     def learn(self, step: OpenBatch, seconds: float) -> None:
         """From a whole step, which took that long on the device."""
+        if step.stage.name == "encode":
+            return
         work = total_work(steps.rest[0] for steps in step.steps.values())
         self._of(step.stage.name, work).learn(work.rows, seconds / _units(work))
 
@@ -108,9 +111,19 @@ class Batching:
         self._arms.clear()
 
     def _of(self, stage: str, work: Work) -> Arms:
-        """For rows of the mean size; encode steps have one size, since what their rows bring may be the same."""
-        size = 0 if stage == "encode" else (_units(work) // work.rows).bit_length()
-        return self._arms.setdefault((stage, size), Arms())
+        """For rows of the mean size."""
+        return self._arms.setdefault((stage, (_units(work) // work.rows).bit_length()), Arms())
+
+
+def _shared(state: DiffusionState) -> tuple[str, Work]:
+    """The stage by which is decided whether the state shares a step, and its work there.
+
+    Those are encoded together that are to be denoised together: were they encoded one by one, the first would be
+    through all its steps before the next could share any.
+    """
+    if state.phase == "encode":
+        return "denoise", state.job.denoise.rest[0]
+    return state.phase, state.work
 
 
 def _units(work: Work) -> int:

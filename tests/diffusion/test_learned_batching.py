@@ -155,6 +155,22 @@ def test_a_runner_learns_from_whole_steps_however_they_are_cut() -> None:
     assert sum(rows) == 24 and rows[:6] == [1] * 6 and 2 in rows, "One row is tried first, then two."
 
 
+def test_pictures_that_denoise_together_are_encoded_together() -> None:
+    """Regression: encoding them one by one let each through all its steps before the next could share any."""
+    family = tiny_family("zimage")
+    for together_s, num_expected in ((1.5, 2), (2.5, 1)):
+        batching = Batching()
+        driver = Driver(family, batching=batching)
+        states = [driver.admit(media_request(family, str(i), f"a red fox {i}", seed=i)) for i in range(2)]
+        for num_rows, seconds in ((1, 1.0), (2, together_s)) * 8:
+            steps = {index: states[0].job.denoise for index in range(num_rows)}
+            stage = SimpleNamespace(name="denoise")
+            batching.learn(SimpleNamespace(steps=steps, stage=stage), seconds)  # type: ignore[arg-type]
+        batch = driver.plan(states)
+        assert states[0].phase == "encode" and len(batch.states) == num_expected
+        driver.runner.cancel(batch)
+
+
 def test_a_runner_gives_no_more_rows_than_may_share_a_step() -> None:
     family = tiny_family("zimage")
     batching = Batching()
@@ -162,9 +178,9 @@ def test_a_runner_gives_no_more_rows_than_may_share_a_step() -> None:
     states = [driver.admit(media_request(family, str(i), seed=i)) for i in range(MAX_ROWS + 2)]
     for num_rows in (1, 2, 4, 8, 16):
         for _ in range(10):
-            steps = {index: states[0].steps for index in range(num_rows)}
-            stage = SimpleNamespace(name="encode")
-            batching.learn(SimpleNamespace(steps=steps, stage=stage), 1.0)  # type: ignore[arg-type]
+            steps = {index: states[0].job.denoise for index in range(num_rows)}
+            stage = SimpleNamespace(name="denoise")
+            batching.learn(SimpleNamespace(steps=steps, stage=stage), 0.1 + 0.01 * num_rows)  # type: ignore[arg-type]
     batch = driver.plan(states)
     assert len(batch.states) == MAX_ROWS
     driver.runner.cancel(batch)
