@@ -5,6 +5,7 @@ import re
 import time
 import uuid
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .disconnect import CLIENT_LEFT
@@ -42,6 +43,8 @@ class Edge:
 
         try:
             await self._app(scope, receive, send_with_id)
+        except ClientDisconnect:  # while the body was being read
+            state["has_left"] = True
         except Exception as error:
             log.exception("Request %s failed.", state["request_id"])
             if status == 0:

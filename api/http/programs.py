@@ -25,7 +25,7 @@ from ..programs.replay import run_graph
 from ..programs.run import Run
 from .body import json_response, read_object
 from .disconnect import unless_left
-from .errors import problem_of
+from .errors import HttpError, problem_of
 from .fields import Fields
 from .program_asks import ProgramAsk, read_program_ask
 from .program_news import NewsWriter, finished, root_of
@@ -82,9 +82,13 @@ async def _answer(server: Server, ask: ProgramAsk, writer: NewsWriter) -> Respon
 
     Raises:
         HemiolaError: no node gave anything: the first failure.
+        HttpError: the time limit has passed.
     """
     created = int(time.time())
-    run = await _run(server, ask)
+    try:
+        run = await _run(server, ask)
+    except TimeoutError as error:
+        raise HttpError(problem_of(error)) from error
     errors = [node.error for node in run.nodes if node.error is not None]
     if len(errors) == len(run.nodes):
         raise root_of(errors[0])

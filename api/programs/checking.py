@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hemiola.core.errors import InvalidRequest
+from hemiola.core.errors import InvalidRequest, ModelNotFound
 from hemiola.core.request import Request
 
 from ..front.terms import CallTerms
@@ -32,6 +32,8 @@ def check_asked(calls: "Calls", nodes: Sequence[Node], asked: Sequence[Gen | Sel
             where, said = f"{node.place.file}[{node.place.line}]", as_written(error)
             text = f"'{node.name}' of {where}: {said.message}"
             raise InvalidRequest(f"{where}.{said.param}", text, said.code) from error
+        except ModelNotFound as error:
+            raise ModelNotFound(f"'{node.name}' of {node.place.file}[{node.place.line}]: {error.message}") from error
     return requests
 
 

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-_WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 200, 52, 60, 16, 20
+_WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 240, 52, 60, 16, 20
 _COLD, _HOT, _FAILED = (235, 242, 250), (247, 178, 103), "#f3c6c6"
 _BAR, _LINE, _LEGEND = "#3b7dd8", "#8a94a0", 30
+_LONG_DETAIL = 34  # characters: more are wider than a box
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +109,15 @@ def _drawn(box: Box, x: int, y: int) -> str:
             f"<g><title>{escape(box.tooltip)}</title>",
             f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="6" fill="{colour}" stroke="{_LINE}"/>',
             f'<text x="{x + 10}" y="{y + 18}" font-size="13" font-weight="bold">{escape(_cut(box.title))}</text>',
-            f'<text x="{x + 10}" y="{y + 35}" font-size="11">{escape(box.detail)}</text>',
+            f'<text x="{x + 10}" y="{y + 35}" font-size="11"{_fitted(box.detail)}>{escape(box.detail)}</text>',
             f'<rect x="{x + 10}" y="{bar_y}" width="{full}" height="3" fill="{_BAR}"/></g>',
         ]
     )
+
+
+def _fitted(detail: str) -> str:
+    """Squeezes a long line into its box."""
+    return f' textLength="{_WIDTH - 20}" lengthAdjust="spacingAndGlyphs"' if len(detail) > _LONG_DETAIL else ""
 
 
 def _cut(title: str) -> str:

@@ -164,7 +164,7 @@ def select(name: str, choices: Sequence[str], *, scoring: Scoring = "mean", mode
     check_name(name)
     given = tuple(choices) if isinstance(choices, Iterable) and not isinstance(choices, str) else ()
     if not given or not all(isinstance(choice, str) and choice for choice in given):
-        text = f"Invalid 'choices' of '{name}': {str(choices)[:80]!r}. Allowed: at least one string, none empty."
+        text = f"Invalid 'choices' of '{name}': {choices!r:.80}. Allowed: at least one string, none empty."
         raise InvalidRequest("choices", text)
     if not isinstance(scoring, str) or scoring not in SCORINGS:
         text = f"Invalid 'scoring' of '{name}': {scoring!r}. Allowed: {', '.join(SCORINGS)}."

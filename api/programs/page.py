@@ -22,12 +22,13 @@ STYLE = """
 .hemiola .values{display:flex;flex-wrap:wrap;gap:.8em;align-items:flex-start;margin:.6em 0}
 .hemiola ol{margin:.2em 0;padding-left:1.4em}
 .hemiola figure{margin:0;padding:.6em;border:1px solid var(--line);border-radius:8px}
-.hemiola figure{max-width:100%;box-sizing:border-box}
+.hemiola figure{max-width:100%;box-sizing:border-box;overflow-x:auto}
 .hemiola figcaption{font-size:.8em;color:#66727f;margin-bottom:.3em}
 .hemiola .error{border-color:#d66;background:#fdf1f1}
 .hemiola .forks{display:grid;grid-template-columns:repeat(auto-fit,minmax(17em,1fr));gap:1em;margin-top:.8em}
 .hemiola .fork{border:1px solid var(--line);border-radius:10px;padding:.8em;background:var(--soft);min-width:0}
 .hemiola .fork figure{background:#fff}.hemiola .fork figure.error{background:#fdf1f1}
+.hemiola .fork meter{width:4em}.hemiola .fork .fork meter{width:2.5em}
 .hemiola td{padding:.1em .6em .1em 0}.hemiola meter{width:7em}.hemiola .drawing{overflow-x:auto;margin-top:.6em}
 .hemiola details{margin-top:1em}.hemiola summary{cursor:pointer;color:#66727f}
 .hemiola section.item{border-top:1px solid var(--line);padding-top:.6em}
@@ -102,15 +103,21 @@ def _figure(name: str, value: Any, scores: Scores | None) -> str:
 
 
 def _scores(scores: Scores, chosen: str) -> str:
-    """Every choice with its log probability per token, and how likely that is beside the best."""
-    best = max(score.mean for score in scores)
+    """Every choice with its log probability per token, and how likely that is beside the best.
+
+    Where it was asked how likely they are without the prompt, with what the prompt adds to that.
+    """
+    is_gain = any(score.unconditional for score in scores)
+    worth = [score.gain if is_gain else score.mean for score in scores]
+    best = max(worth)
     rows = [
         f"<tr><td>{'&#10003;' if score.choice == chosen else ''}</td><td>{escape(score.choice)}</td>"
-        f'<td><meter min="0" max="1" value="{exp(score.mean - best):.3f}"></meter></td>'
-        f'<td class="faint">{score.mean:.2f}</td></tr>'
-        for score in scores
+        f'<td><meter min="0" max="1" value="{exp(each - best):.3f}"></meter></td>'
+        f'<td class="faint">{each:.2f}</td></tr>'
+        for score, each in zip(scores, worth, strict=True)
     ]
-    return f'<table title="log probability per token">{"".join(rows)}</table>'
+    what = "log probability per token" + (": what the prompt adds" if is_gain else "")
+    return f'<table title="{what}">{"".join(rows)}</table>'
 
 
 def _turn(message: Mapping[str, Any]) -> str:

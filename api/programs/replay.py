@@ -16,6 +16,7 @@ from .schema import (
     MAX_NAME_LEN,
     MAX_NODES,
     MAX_REFERENCES,
+    MAX_RETRIES,
     ForkStep,
     GenStep,
     ImageStep,
@@ -61,7 +62,16 @@ def replay(
         try:
             doing.do(step, Place(f"{param}.steps", i))
         except InvalidRequest as error:
-            raise InvalidRequest(where, f"Invalid '{where}': {error.message}", error.code) from error
+            field = f"{where}.{error.param}" if error.param in _fields(step) else where
+            lead = "In" if error.message.startswith("Invalid ") else "Invalid"
+            raise InvalidRequest(field, f"{lead} '{where}': {error.message}", error.code) from error
+
+
+def _fields(step: Step) -> set[str]:
+    """That it has, or one of its parts."""
+    parts = step.parts if isinstance(step, TurnStep) and not isinstance(step.parts, str) else ()
+    structs = [step, *(part for part in parts if not isinstance(part, str))]
+    return {field for struct in structs for field in struct.__struct_fields__}
 
 
 class _Replay:
@@ -148,6 +158,9 @@ class _Replay:
         name, bounds = _checked(step.name), {"minimum": step.minimum, "maximum": step.maximum}
         if step.read not in ("int", "float") and (step.minimum, step.maximum) != (None, None):
             raise InvalidRequest("minimum", f"bounds of '{name}' need 'read' to be int or float, not {step.read}.")
+        if step.retries > MAX_RETRIES:
+            text = f"Invalid 'retries' of '{name}': {step.retries}. Allowed: {MAX_RETRIES} at most."
+            raise InvalidRequest("retries", text)
         match step.read:
             case "int":
                 return gen_int(name, retries=step.retries, **{k: _whole(k, v) for k, v in bounds.items()}, **options)

@@ -119,6 +119,6 @@ class Run(Branch):
         return run_frame(self)
 
     def __repr__(self) -> str:
-        names = ", ".join(self.names) or "no variables"
+        num, names = len(self.nodes), f"variables: {', '.join(self.names)}" if self.names else "no variables"
         failed = f", {len(self.errors)} failed" if self.errors else ""
-        return f"<Run of {len(self.nodes)} calls, {self.seconds:.1f} s{failed}: {names}>"
+        return f"<Run of {num} call{'s' if num != 1 else ''}{failed}, {self.seconds:.1f} s; {names}>"

@@ -29,6 +29,7 @@ MAX_REFERENCES = 4096
 MAX_BYTES = 1_000_000
 """Of all of it, as JSON."""
 MAX_NAME_LEN = 128
+MAX_RETRIES = 16
 
 
 class Value(Struct, frozen=True, tag="value", forbid_unknown_fields=True, omit_defaults=True):

@@ -38,6 +38,18 @@ def test_a_client_that_left_is_counted_as_such(http: httpx.Client, reciter: Reci
     wait_until(lambda: line in http.get("/metrics").text)
 
 
+def test_a_client_that_leaves_amid_its_body_is_counted_and_no_error(
+    address: str, http: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    host, port = address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{{".encode())
+        time.sleep(0.2)
+    line = 'hemiola_http_responses_total{route="/v1/chat/completions",method="POST",status="499"}'
+    wait_until(lambda: line in http.get("/metrics").text)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
 def test_an_answer_that_was_read_aborts_nothing(http: httpx.Client, reciter: Reciter) -> None:
     for is_streamed in (False, True):
         assert http.post(CHAT, json={"messages": HI, "stream": is_streamed}).status_code == 200

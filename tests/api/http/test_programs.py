@@ -126,7 +126,9 @@ def test_a_client_that_leaves_ends_all_nodes(
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
-def test_a_time_limit_ends_all_nodes_and_is_told(http: httpx.Client, reciter: Reciter, is_streamed: bool) -> None:
+def test_a_time_limit_ends_all_nodes_and_is_told(
+    http: httpx.Client, reciter: Reciter, is_streamed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     reciter.pause_after = 2
     body = body_of(*FORKED, timeout_s=0.3)
     if is_streamed:
@@ -138,6 +140,14 @@ def test_a_time_limit_ends_all_nodes_and_is_told(http: httpx.Client, reciter: Re
         error = response.json()
     assert error["error"]["code"] == "timeout"
     wait_until(lambda: len(reciter.aborted) == 1)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"], "It is the client's own limit."
+
+
+def test_a_model_that_is_not_served_is_told_with_the_step(http: httpx.Client) -> None:
+    response = http.post(PATH, json=body_of(ASK, says("a", model="none")))
+    error = response.json()["error"]
+    assert (response.status_code, error["code"]) == (404, "model_not_found")
+    assert error["message"].startswith("'a' of program.steps[1]: The model 'none'")
 
 
 @pytest.mark.parametrize(("condition", "status"), [("starting", 503), ("draining", 503), ("dead", 503)])
@@ -157,7 +167,8 @@ def test_none_begins_while_requests_are_not_taken(
         (body_of(ASK), "program.steps", "1 node or more"),
         (body_of(ASK, says("a", temperature=3)), "program.steps[1].temperature", "<= 2"),
         (body_of(ASK, says("a", max_tokens=0)), "program.steps[1].max_tokens", ">= 1"),
-        (body_of(ASK, says("a", n=0)), "program.steps[1].n", ">= 1"),
+        (body_of(ASK, says("a", read="int", retries=17)), "program.steps[1].retries", "16 at most"),
+        (body_of(ASK, says("a", n=0)), "program.steps[1].n", "1 or more"),
         (body_of(ASK, says("a", stop="")), "program.steps[1].stop", "none empty"),
         (body_of(ASK, says("a"), tools=[{}]), "tools", "not supported"),
         (body_of(ASK, says("a"), model="m"), "model", "Each step names its own"),

@@ -14,7 +14,9 @@ import pytest
 from PIL import Image
 
 import hemiola as hm
+from hemiola.api.programs.page import values_html
 from hemiola.core.errors import InvalidRequest
+from hemiola.core.events import Usage
 from hemiola.tests.api.programs.scripted import ScriptedCalls
 
 EVIL = "<script>alert('x')</script> & \"quotes\""
@@ -121,6 +123,13 @@ def test_scores_and_lists_are_shown(demo: hm.Engine) -> None:
     meters = [float(str(attributes["value"])) for tag, attributes in page.tags if tag == "meter"]
     assert len(meters) == 2 and max(meters) == 1.0 and min(meters) < 1.0
     assert "<wild>" in page.text and sum(tag == "li" for tag, _ in page.tags) == 2
+
+
+def test_the_choice_that_gained_most_by_the_prompt_is_shown_with_what_it_gained() -> None:
+    choices = (hm.Score("a", (-1.0,), (), (-2.0,)), hm.Score("b", (-5.0,), (), (-9.0,)))
+    html = values_html({"x": "b"}, {"x": hm.Scores("m", choices, Usage())})
+    assert re.findall(r'value="([\d.]+)".*?>(-?[\d.]+)</td></tr>', html) == [("0.050", "1.00"), ("1.000", "4.00")]
+    assert "what the prompt adds" in html
 
 
 def test_an_unresolved_choice_and_plain_text_are_exported_too(tmp_path: Path) -> None:
