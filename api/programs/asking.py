@@ -52,6 +52,8 @@ def text_work(asked: Gen, turns: Sequence[Turn]) -> Work:
 
     async def work(execution: Execution, node: Node) -> Outcome:
         for attempt in range(asked.retries + 1):
+            if attempt:
+                execution.tell("started", node)
             context, options = {"max_tokens": None} | _context(turns, node), _options(asked, attempt)
             completion, before = await _answer(execution, node, asked.tools, asked.max_rounds, context | options)
             try:

@@ -82,7 +82,7 @@ class _Filling:
                 self._writing.id = id
             case news.NodeStarted(idx):
                 node = self._writing.nodes[idx]
-                node.submitted_s = engine_clock()
+                node.submitted_s = node.submitted_s or engine_clock()
                 self._tell("started", node)
             case news.NodeText(idx, text, index):
                 self._tell("text", self._at_work(idx), text=text, index=index)

@@ -30,6 +30,8 @@ Work = Callable[["Execution", Node], Awaitable[Outcome]]
 class ProgramEvent:
     """News of one node. `text` events add to its answer `index`; `progress` events say `done` of `total` steps.
 
+    `started` comes again where an answer that did not fit is asked for again; texts before that do not count.
+
     Fields:
         name, branch: whose it is: the variable and the fork ("" for the program itself).
         value: of `finished`: the variable's.

@@ -8,7 +8,10 @@ from hemiola.core.events import Usage
 
 
 class NodeStarted(Struct, frozen=True, tag="node.started"):
-    """It is asked for now. `node` counts as the program's graph does."""
+    """It is asked for now; or again, because its answer did not fit: texts before that do not count.
+
+    `node` counts as the program's graph does.
+    """
 
     node: int
     name: str

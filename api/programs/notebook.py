@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from .execution import ProgramEvent
 from .page import fragment, value_html
 
-Key = tuple[str, str]  # branch, name
+Key = tuple[str, str, int]  # branch, name, node: a name may come again
 _LEAST_PAUSE_S = 0.1  # between two pictures: a notebook's page is redrawn each time
 
 
@@ -32,8 +32,10 @@ class LiveView:
         self._parts: dict[Key, _Part] = {}
 
     def take(self, event: ProgramEvent) -> None:
-        part = self._parts.setdefault((event.branch, event.name), _Part())
-        if event.kind == "text":
+        part = self._parts.setdefault(_key(event), _Part())
+        if event.kind == "started":  # also when it is asked for again
+            part.texts.clear()
+        elif event.kind == "text":
             part.texts[event.index] = part.texts.get(event.index, "") + event.text
         elif event.kind == "progress":
             part.done, part.total = event.done, event.total
@@ -87,8 +89,10 @@ class _Lines:
         self._now: Key | None = None  # whose text is on the last line
 
     def take(self, event: ProgramEvent) -> None:
-        key = (event.branch, event.name)
-        if event.kind == "text":
+        key = _key(event)
+        if event.kind == "started" and (key == self._now or key in self._waiting):
+            self._waiting[key] = "; again: " if key == self._now else ""
+        elif event.kind == "text":
             said = f" [{event.index}] " if event.index and event.text else ""
             self._waiting[key] = self._waiting.get(key, "") + said + event.text
         elif event.kind in ("finished", "failed"):
@@ -117,7 +121,11 @@ class _Lines:
         self._now = None
 
 
-def _title(branch: str, name: str) -> str:
+def _key(event: ProgramEvent) -> Key:
+    return event.branch, event.name, -1 if event.node is None else event.node.idx
+
+
+def _title(branch: str, name: str, node: int) -> str:
     return f"{name} [{branch}]" if branch else name
 
 

@@ -95,6 +95,28 @@ def test_without_a_notebook_text_is_printed_as_it_comes(capsys: pytest.CaptureFi
     assert run["story"] == "Once <upon>"
 
 
+def test_a_name_that_comes_again_is_shown_again_and_an_answer_that_is_asked_for_again_is_told() -> None:
+    said = iter(["one", "two", "many", "7"])
+
+    @hm.program
+    def counting(s: hm.State) -> None:
+        for _ in range(2):
+            s += hm.user("?")
+            s += hm.assistant(hm.gen("word"))
+        s += hm.assistant(hm.gen_int("number", retries=1))
+
+    events = list(counting.on(ScriptedCalls(lambda *_: next(said))).stream())
+    file, view = io.StringIO(), LiveView()
+    show(events, lambda: None, file)
+    assert file.getvalue() == "word: one\nword: two\nnumber: many; again: 7\n"
+    for event in events:
+        view.take(event)
+    assert repr(view) == "word: one\nword: two\nnumber: 7"
+    assert [event.kind for event in events if event.name == "number"] == [
+        *("started", "text", "started", "text", "finished"),
+    ]
+
+
 def test_texts_that_come_at_once_are_printed_one_after_the_other() -> None:
     def text(branch: str, text: str) -> hm.ProgramEvent:
         return hm.ProgramEvent("text", "line", branch, text=text)
