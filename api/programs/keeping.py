@@ -12,17 +12,20 @@ import msgspec
 from ..results import ImageResult, Picture, VideoResult
 
 _FILE, _ERROR = "$file", "$error"
+_LONGEST_STEM = 160  # bytes: file systems take 255 for a name
 
 
 class MediaFolder:
     """A folder of files that JSON beside it speaks of. It is made when the first file is written.
 
-    A picture that comes again, such as a fork's that it has from before it was forked, is written once.
+    A picture that comes again, such as a fork's that it has from before it was forked, is written once. Different ones
+    get different files, also where their names are the same in what file systems can say.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._written: dict[int, tuple[Any, str]] = {}  # by identity; the object is held, so that no other takes it
+        self._taken: set[str] = set()  # names of files, in small letters
 
     def written(self, value: Any, stem: str) -> Any:
         """The same, with a file called after `stem` for each picture and clip, and words for each error."""
@@ -54,18 +57,31 @@ class MediaFolder:
 
     def _saved(self, media: ImageResult | Picture | VideoResult, name: str) -> dict[str, str]:
         if id(media) not in self._written:
-            media.save(self._place(name))
-            self._written[id(media)] = media, _safe(name)
+            free = self._free(name)
+            media.save(self._place(free))
+            self._written[id(media)] = media, free
         return {_FILE: self._written[id(media)][1]}
 
     def _copied(self, file: Path, name: str) -> dict[str, str]:
-        if file.resolve() != self._place(name).resolve():
-            shutil.copyfile(file, self._place(name))
-        return {_FILE: _safe(name)}
+        free = self._free(name)
+        if file.resolve() != self._place(free).resolve():
+            shutil.copyfile(file, self._place(free))
+        return {_FILE: free}
+
+    def _free(self, name: str) -> str:
+        """The name as a file's that nothing else has here."""
+        stem, _, kind = _safe(name).rpartition(".")
+        stem = stem.encode()[:_LONGEST_STEM].decode(errors="ignore")
+        free, number = f"{stem}.{kind}", 1
+        while free.casefold() in self._taken:
+            number += 1
+            free = f"{stem}-{number}.{kind}"
+        self._taken.add(free.casefold())
+        return free
 
     def _place(self, name: str) -> Path:
         self.path.mkdir(parents=True, exist_ok=True)
-        return self.path / _safe(name)
+        return self.path / name
 
     def _found(self, name: str) -> Path:
         path = self.path / name

@@ -145,6 +145,27 @@ def test_an_unresolved_choice_and_plain_text_are_exported_too(tmp_path: Path) ->
     assert (told["values"], told["text"]) == ({"next": ["upon", "upon"]}, None)
 
 
+def test_names_that_are_one_to_file_systems_are_several_files(tmp_path: Path) -> None:
+    names = ["a b", "a_b", "A/B", "long" * 100, "long" * 101]
+
+    @hm.program
+    def pictures(s: hm.State) -> None:
+        for i, name in enumerate(names):
+            s += hm.gen_image(name, f"picture {i}")
+        s += hm.gen_image("0-c", "a picture")
+        s.fork()[0].add(hm.gen_image("c", "another"))
+
+    run = pictures.on(ScriptedCalls(answers)).run()
+    for _ in range(2):  # the same names again
+        run.export(tmp_path)
+        record = json.loads((tmp_path / "run.json").read_text())
+        own = [record["values"][name]["$file"] for name in (*names, "0-c")]
+        files = [*own, record["forks"][0]["values"]["c"]["$file"]]
+        assert len({file.casefold() for file in files}) == len(files)
+        assert {path.name for path in tmp_path.glob("*.png")} == set(files)
+    assert own[0] == "a_b.png"
+
+
 def test_lines_of_a_run_are_its_branches(tmp_path: Path) -> None:
     run = book.on(ScriptedCalls(answers)).run("dragon")
     rows = [json.loads(line) for line in run.to_jsonl(tmp_path / "run.jsonl").read_text().splitlines()]
