@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from hemiola.core.config import EngineConfig, LaneName, Machine, ResolvedConfig, resolve
+from hemiola.core.config import EngineConfig, LaneName, LaneNeed, Machine, ResolvedConfig, resolve
 from hemiola.core.device import describe_device
 from hemiola.core.errors import CannotFit, InvalidRequest
 from hemiola.core.events import Event
@@ -32,6 +32,7 @@ from hemiola.core.tracing import StepTrace
 from hemiola.core.warm_up import HasWarmUps, WarmUp
 from hemiola.diffusion import DiffusionRunner
 from hemiola.diffusion.batching import Batching
+from hemiola.diffusion.edge import open_edge
 from hemiola.llm import LanguageRunner
 from hemiola.scheduler.cost_model import CostModel
 from hemiola.scheduler.policy import POLICIES, Limits
@@ -89,7 +90,9 @@ def plan(specs: Sequence[str | Path], config: EngineConfig) -> LoadPlan:
     needed = sum(summary.bytes_as(resolved.dtype) for summary in weights.values())
     if resolved.is_gpu:
         lanes = sorted({_LANES[source.kind] for source in (*served, *encoders)})
-        resolved = resolve(config, this_machine(resolved.device), weight_bytes=needed, lanes=lanes)
+        media = media_need((*served, *encoders), resolved)
+        machine = this_machine(resolved.device)
+        resolved = resolve(config, machine, weight_bytes=needed, lanes=lanes, media=media)
     else:
         total, available = needed + resolved.memory_bytes + resolved.host_bytes, available_host_bytes()
         if total > available:
@@ -112,6 +115,26 @@ def find_models(specs: Sequence[str | Path], config: EngineConfig) -> tuple[Sour
         shared = {name: _as_dummy(source) for name, source in shared.items()}
     encoders = tuple({s.path: s for s in shared.values() if s not in served}.values())
     return served, encoders, shared
+
+
+def media_need(served: Sources, config: ResolvedConfig) -> LaneNeed | None:
+    """What the pipelines take at most within the limits, on each share of the SMs that their steps may get."""
+    footprints = []
+    for source in served:
+        if source.kind == "diffusion":
+            edge = open_edge(source.path)
+            edge.restrict(config.max_pixels, config.max_frames, config.max_frame_pixels)
+            footprints.append(edge.footprint(getattr(torch, config.dtype).itemsize))
+    if not footprints:
+        return None
+    num_shares = len(sm_shares(config, has_language=any(s.kind == "language" for s in served)))
+    activations, graphs = (max(sizes) for sizes in zip(*footprints, strict=True))
+    return LaneNeed(num_shares * activations, num_shares * graphs)
+
+
+def sm_shares(config: ResolvedConfig, *, has_language: bool) -> Sequence[float]:
+    """Those that steps of media may get, the largest first."""
+    return sorted({1.0, config.media_sm_share if has_language else 1.0}, reverse=True)
 
 
 def weights_of(sources: Iterable[ModelSource]) -> dict[str, WeightSummary]:
@@ -196,7 +219,7 @@ def build(
         for source in loads.pipelines
     }
     for pipeline in pipelines.values():
-        pipeline.edge.restrict(config.max_pixels, config.max_frames)
+        pipeline.edge.restrict(config.max_pixels, config.max_frames, config.max_frame_pixels)
     if config.is_gpu:
         torch.cuda.synchronize()  # weights are there, whatever stream reads them
         torch.cuda.empty_cache()  # what loading took besides is nobody's, and no part of what running takes
@@ -229,7 +252,6 @@ def _pipeline(
     text_encoders: dict[str, TextEncoder],
 ) -> DiffusionRunner:
     config = loads.config
-    share_beside = config.media_sm_share if loads.languages else 1.0
     return DiffusionRunner(
         source.name,
         source.path,
@@ -240,7 +262,7 @@ def _pipeline(
         batching=Batching(),
         load_format=source.load_format,
         graph_pool=placement.pools.get(DiffusionRunner.lane),
-        sm_shares=sorted({1.0, share_beside}, reverse=True),
+        sm_shares=sm_shares(config, has_language=bool(loads.languages)),
     )
 
 

@@ -21,7 +21,8 @@ def memory_lines(loads: LoadPlan) -> tuple[MemoryLine, ...]:
     why = _why(loads, "activations")
     limits = {
         "language": f"max_batch_tokens {config.max_batch_tokens:,}",
-        "media": f"max_pixels {config.max_pixels:,}, max_frames {config.max_frames}",
+        "media": f"max_pixels {config.max_pixels:,}, max_frame_pixels {config.max_frame_pixels:,}, "
+        f"max_frames {config.max_frames}",
     }
     lines += [
         MemoryLine(f"activations, {lane} lane", nbytes, f"{why}: {limits[lane]}")

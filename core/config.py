@@ -29,15 +29,16 @@ GPU_HOST_BYTES = 4 << 30
 MEDIA_SM_SHARE = 0.64
 # Kept free of what a GPU has free at start: libraries' workspaces and fragmentation outside our allocations.
 GPU_MARGIN_BYTES = 2 << 30
-# Scratch memory of captured graphs, per lane.
+# Scratch memory of captured graphs, per lane: of language, and of media where `LaneNeed` does not say.
 GPU_GRAPH_BYTES = 1 << 30
 # Activations per lane, until `activation_bytes` says better. Language: 24 MLP-sized rows a token of an 8B model, and
-# logits. Media: a 2D VAE at full size keeps a few maps of 128 channels, which are the largest tensors of a picture.
+# logits. Media: by its `LaneNeed`; where there is none, what a 2D VAE takes of a picture.
 GPU_ACTIVATION_BYTES = 1 << 30
 ACTIVATION_BYTES_PER_TOKEN = 256 << 10
 ACTIVATION_BYTES_PER_PIXEL = 2 << 10
 # Limits of requests; those of the models hold besides.
 MAX_PIXELS = 2048 * 2048
+MAX_FRAME_PIXELS = 1280 * 720
 MAX_FRAMES = 161  # 10 s at 16 frames a second
 
 Number = TypeVar("Number", int, float)
@@ -98,6 +99,19 @@ class Machine:
     gpu_free_bytes: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class LaneNeed:
+    """What the models of a lane take of a GPU at most besides weights and the arena.
+
+    Fields:
+        activation_bytes: of a step; with several SM shares, each of which has a cache of its own, of one on each.
+        graph_bytes: scratch memory of what is captured.
+    """
+
+    activation_bytes: int
+    graph_bytes: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
     """What was asked for; `None` and "auto" leave it to `resolve`.
@@ -110,8 +124,9 @@ class EngineConfig:
         threads: CPU threads of torch; default is all cores but one, so that the loop's own thread has one.
         policy: orders steps, by its name in `scheduler.policy`.
         max_batch_tokens: tokens in one forward of a language model, and so the longest prefill chunk.
-        max_pixels: of a picture, or of a frame of a clip; requests for more are refused. Activations are sized by it.
-        max_frames: of a clip; requests for more are refused.
+        max_pixels: of a picture; requests for more are refused. Activations are sized by it where pictures are made.
+        max_frame_pixels: of a frame of a clip; likewise where clips are made.
+        max_frames: of a clip; likewise.
         activation_bytes: kept for activations on a GPU, for each lane; the arena gets what is left. On a CPU they come
             from the system as they are needed.
         quantum_s: how long a step of media may run while text is ready to decode.
@@ -128,6 +143,7 @@ class EngineConfig:
     policy: str = "deadline"
     max_batch_tokens: int | None = None
     max_pixels: int = MAX_PIXELS
+    max_frame_pixels: int = MAX_FRAME_PIXELS
     max_frames: int = MAX_FRAMES
     activation_bytes: int | None = None
     quantum_s: float | None = None
@@ -154,6 +170,7 @@ class ResolvedConfig:
     policy: str
     max_batch_tokens: int
     max_pixels: int
+    max_frame_pixels: int
     max_frames: int
     activations: Mapping[str, int]
     graph_bytes: int
@@ -183,6 +200,7 @@ def resolve(
     *,
     weight_bytes: int = 0,
     lanes: Sequence[LaneName] = ("language", "media"),
+    media: LaneNeed | None = None,
     environment: Environment | None = None,
 ) -> ResolvedConfig:
     """Fills in what the config leaves open.
@@ -191,6 +209,7 @@ def resolve(
         weight_bytes: of all models to be served, in the dtype that they will be held in; on a GPU the arena gets what
             they leave.
         lanes: that the models run on.
+        media: what those of the media lane need within the limits, if that is known.
 
     Raises:
         InvalidRequest: a field has a value that cannot be.
@@ -214,9 +233,11 @@ def resolve(
     if config.activation_bytes is not None:
         _at_least("activation_bytes", config.activation_bytes, 1)
     if is_gpu:
-        activations = {lane: _activation_bytes(lane, config, max_batch_tokens) for lane in lanes}
+        activations = {lane: _activation_bytes(lane, config, max_batch_tokens, media) for lane in lanes}
         notes["activations"] = "as asked" if config.activation_bytes is not None else "estimated from the limits"
-    graph_bytes = GPU_GRAPH_BYTES * len(activations)
+    graph_bytes = sum(
+        GPU_GRAPH_BYTES if lane != "media" or media is None else media.graph_bytes for lane in activations
+    )
     taken = {"weights": weight_bytes, "activations": sum(activations.values()), "graphs": graph_bytes}
     arena = _gpu_arena(device, machine, taken) if is_gpu else (CPU_ARENA_BYTES, usual)
     resolved = ResolvedConfig(
@@ -228,6 +249,7 @@ def resolve(
         policy=config.policy,
         max_batch_tokens=max_batch_tokens,
         max_pixels=_at_least("max_pixels", config.max_pixels, 1),
+        max_frame_pixels=_at_least("max_frame_pixels", config.max_frame_pixels, 1),
         max_frames=_at_least("max_frames", config.max_frames, 1),
         activations=activations,
         graph_bytes=graph_bytes,
@@ -260,11 +282,13 @@ def _resolve_dtype(asked: str, is_gpu: bool, notes: dict[str, str]) -> str:
     return "bfloat16" if is_gpu else "float32"
 
 
-def _activation_bytes(lane: LaneName, config: EngineConfig, max_batch_tokens: int) -> int:
+def _activation_bytes(lane: LaneName, config: EngineConfig, max_batch_tokens: int, media: LaneNeed | None) -> int:
     if config.activation_bytes is not None:
         return config.activation_bytes
     if lane == "language":
         return GPU_ACTIVATION_BYTES + ACTIVATION_BYTES_PER_TOKEN * max_batch_tokens
+    if media is not None:
+        return media.activation_bytes
     return GPU_ACTIVATION_BYTES + ACTIVATION_BYTES_PER_PIXEL * config.max_pixels
 
 

@@ -29,7 +29,8 @@ class OpenBatch:
     row_works: of each row, the work of each block.
     make_rows: gives the stage's rows, when the step begins.
     leases: conditions that an encode step is to write.
-    store: leased to keep the carry between groups; None when the step is launched in one, or the carry is in a slot.
+    store: leased to keep the carry between groups; None when the step is launched in one and no block asks for it, or
+        when the carry is in a slot.
     graphs: of the model's blocks, if any are captured.
     next_block: the first that was not launched yet.
     seconds: that the groups collected so far took on the device.
@@ -54,6 +55,10 @@ class OpenBatch:
     def last_block(self) -> int:
         return len(self.blocks) - 1
 
+    def is_stored(self, last: int) -> bool:
+        """Whether the carry needs a place in leased memory if the first group ends at block `last`."""
+        return last < self.last_block or any(block.is_kept for block in self.blocks)
+
     def work(self, first: int, last: int) -> Work:
         """Sums over rows; blocks are counted once, since a batch runs them once."""
         total = total_work(total_work(works[first : last + 1]) for works in self.row_works)
@@ -68,6 +73,9 @@ class OpenBatch:
                 self.blocks[index].run(self._carry)
             else:
                 self._captured.run(index, self.blocks[index], self._carry, slot.sm_share)
+            if self.blocks[index].is_kept and self.store is not None:
+                self.store.keep(self._carry)
+                self.store.lease.written(slot)
         if last == self.last_block:
             return self.stage.close(self._carry, self._rows)
         store = self.store if self._captured is None else self._captured.store or self.store

@@ -219,7 +219,7 @@ class DecodePhase:
         for state in batch.states:
             frames = rows[state]
             if state.job.request.pixel_type == "uint8":
-                frames = (frames * 255).round().to(torch.uint8)
+                frames = frames.mul_(255).round_().to(torch.uint8)  # a long clip's floats are not held twice
             done.append(Result(state, state.num_done, to_host(frames.contiguous())))
         for state in batch.states:
             state.is_decoded = True

@@ -225,11 +225,12 @@ class DiffusionRunner:
     def _open(self, states: Sequence[DiffusionState], quantum: Blocks) -> OpenBatch | Shortfall:
         """A batch of as many of these states, in their order, as pay and fit; of the first one at least."""
         phase = self._phases[states[0].phase]
-        chosen = states[:MAX_ROWS] if self.batching is None else self.batching.choose(states[:MAX_ROWS])
+        states = self._within_limits(states[:MAX_ROWS])
+        chosen = states if self.batching is None else self.batching.choose(states)
         while True:
             with self._keeping_room_for(states[0]):
                 opened = phase.begin(chosen)
-            if not isinstance(opened, Shortfall) and quantum.last < opened.last_block:
+            if not isinstance(opened, Shortfall) and opened.is_stored(quantum.last):
                 sizes = opened.carry_sizes
                 lease = self._arena.lease(sum(sizes.values()), f"carry:{self.model}:{next(self._carries)}")
                 if isinstance(lease, Shortfall):
@@ -245,6 +246,15 @@ class DiffusionRunner:
             if len(chosen) == 1:
                 return opened
             chosen = chosen[: len(chosen) // 2]
+
+    def _within_limits(self, states: Sequence[DiffusionState]) -> Sequence[DiffusionState]:
+        """As many as have together no more pixels than one request may: that is what memory is kept for."""
+        most, pixels = self.edge.limits.max_pixels, 0
+        for num, state in enumerate(states):
+            pixels += state.job.request.width * state.job.request.height
+            if most is not None and num > 0 and pixels > most:
+                return states[:num]
+        return states
 
     @contextmanager
     def _keeping_room_for(self, state: DiffusionState) -> Iterator[None]:

@@ -58,12 +58,14 @@ class Carry:
 class Block:
     """One bounded piece of a step. `work` is that of one row alone; rows of one batch may differ in it.
 
-    `is_capturable`: see the module's docstring.
+    `is_capturable`: see the module's docstring. `is_kept`: it leaves tensors in the carry that later blocks write into,
+    so that they shall lie in leased memory from the first on, also where the step is launched in one group.
     """
 
     run: Callable[[Carry], None]
     work: Work
     is_capturable: bool = False
+    is_kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,5 +128,5 @@ class Stage(Protocol, Generic[R]):
 
     def close(self, carry: Carry, rows: Sequence[R]) -> Sequence[Tensor]:
         """One result a row. Encode: a condition. Denoise: the guided prediction, float32, of the latents' shape.
-        Decode: frames [num_frames, height, width, 3], float32 in [0, 1]."""
+        Decode: frames [num_frames, height, width, 3], float32 in [0, 1], that nobody else holds."""
         ...

@@ -15,6 +15,7 @@ from hemiola.core.errors import UnsupportedModel
 from hemiola.core.step import Work
 
 from .stage import Block, Carry, Clean, conv_work
+from .stripes import resolved, upsampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,15 @@ class _Part:
 
 
 class Decode2d:
-    """Rows of one batch have equal sizes."""
+    """Rows of one batch have equal sizes.
+
+    Args:
+        is_lean: whether to spare memory (see `stripes`); None: everywhere but on a CPU.
+    """
 
     name = "decode"
 
-    def __init__(self, vae: Any) -> None:
+    def __init__(self, vae: Any, *, is_lean: bool | None = None) -> None:
         config = vae.config
         if config.latents_mean is not None or config.latents_std is not None:
             raise UnsupportedModel("AutoencoderKL: 'latents_mean' and 'latents_std' are not supported.")
@@ -51,6 +56,9 @@ class Decode2d:
         self._quant: nn.Module | None = vae.post_quant_conv
         self._decoder = vae.decoder
         self._dtype = vae.dtype
+        is_lean = vae.device.type != "cpu" if is_lean is None else is_lean
+        self._resolve = resolved if is_lean else _resolve
+        self._upsample = upsampled if is_lean else _upsample
         self._parts = self._cut(vae.decoder)
         self.blocks = lru_cache(maxsize=256)(self._make_blocks)
 
@@ -67,7 +75,7 @@ class Decode2d:
         return Carry({"x": latents / self._scaling + self._shift}, tuple(latents.shape))
 
     def close(self, carry: Carry, rows: Sequence[Clean]) -> Sequence[Tensor]:
-        pictures = (carry.tensors["x"].float() * 0.5 + 0.5).clamp(0, 1)
+        pictures = (carry.tensors["x"].float() * 0.5).add_(0.5).clamp_(0, 1)
         return pictures.permute(0, 2, 3, 1).unsqueeze(1).unbind()
 
     def _make_blocks(self, shape: tuple[int, ...]) -> Sequence[Block]:
@@ -81,14 +89,15 @@ class Decode2d:
         parts = [_Part(partial(self._enter, first), (decoder.conv_in, first), 1, 1, wide)]
         for attention, resnet in zip(middle.attentions, middle.resnets[1:], strict=True):
             modules = (resnet,) if attention is None else (attention, resnet)
-            run = partial(_attend_and_resolve, attention, resnet)
+            run = partial(self._attend_and_resolve, attention, resnet)
             parts.append(_Part(run, modules, 1, 1, wide, attends=attention is not None))
         scale = 1
         for up_block in decoder.up_blocks:
             for resnet in up_block.resnets:
-                parts.append(_Part(partial(_resolve, resnet), (resnet,), scale, 1, resnet.conv2.out_channels))
+                parts.append(_Part(partial(self._resolve, resnet), (resnet,), scale, 1, resnet.conv2.out_channels))
             for upsampler in up_block.upsamplers or ():
-                parts.append(_Part(upsampler, (upsampler,), scale, 2, upsampler.out_channels))
+                run = partial(self._upsample, upsampler)
+                parts.append(_Part(run, (upsampler,), scale, 2, upsampler.out_channels))
                 scale *= 2
         last = parts.pop()
         leave = partial(self._leave, last.run)
@@ -97,7 +106,10 @@ class Decode2d:
     def _enter(self, resnet: nn.Module, x_RCHW: Tensor) -> Tensor:
         if self._quant is not None:
             x_RCHW = self._quant(x_RCHW)
-        return _resolve(resnet, self._decoder.conv_in(x_RCHW))
+        return self._resolve(resnet, self._decoder.conv_in(x_RCHW))
+
+    def _attend_and_resolve(self, attention: nn.Module | None, resnet: nn.Module, x_RCHW: Tensor) -> Tensor:
+        return self._resolve(resnet, x_RCHW if attention is None else attention(x_RCHW))
 
     def _leave(self, run: Callable[[Tensor], Tensor], x_RCHW: Tensor) -> Tensor:
         decoder = self._decoder
@@ -112,5 +124,5 @@ def _resolve(resnet: nn.Module, x_RCHW: Tensor) -> Tensor:
     return resnet(x_RCHW, None)  # type: ignore[no-any-return]
 
 
-def _attend_and_resolve(attention: nn.Module | None, resnet: nn.Module, x_RCHW: Tensor) -> Tensor:
-    return _resolve(resnet, x_RCHW if attention is None else attention(x_RCHW))
+def _upsample(upsampler: nn.Module, x_RCHW: Tensor) -> Tensor:
+    return upsampler(x_RCHW)  # type: ignore[no-any-return]

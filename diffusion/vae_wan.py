@@ -5,6 +5,10 @@ keeps them on the model; here they are tensors of the carry, `cache.<i>`. Frames
 a convolution over three frames is one in two dimensions over their stacked channels: the same sums, several times as
 fast as `conv3d` on a CPU.
 
+A CPU stacks all frames of a chunk. Elsewhere, where maps are large and memory is what counts, the frames that were seen
+lie one after another in one buffer, so that three neighbours are stacked as they lie (see `vae_wan_lean`); and a chunk
+writes what it remembers over what the one before it did, so that no group of blocks keeps it a second time.
+
 Shape suffixes: R rows, T frames of the chunk, C channels, H and W of the module at hand.
 """
 
@@ -21,8 +25,8 @@ from hemiola.core.errors import UnsupportedModel
 from hemiola.core.step import Work
 
 from .stage import Block, Carry, Clean, conv_work
-
-_PAST = 2  # frames that a convolution over three of them sees beside the present one
+from .vae_wan_lean import PAST as _PAST
+from .vae_wan_lean import grown, seen_frames, written
 
 Caches = list[Tensor | None]
 Run = Callable[[Tensor, Caches, int], Tensor]
@@ -56,7 +60,22 @@ class _Conv:
             past = torch.zeros_like(x_RTCHW[:, :1]).expand(-1, _PAST, -1, -1, -1)
         seen = torch.cat([past, x_RTCHW], dim=1)
         stacked = torch.cat([seen[:, i : i + num_frames] for i in range(_PAST + 1)], dim=2)
-        return self(stacked), seen[:, -_PAST:].contiguous()
+        return self(stacked), seen[:, -_PAST:].clone()  # a view would keep all of `seen`
+
+    def over_seen(self, seen_RSCHW: Tensor) -> Tensor:
+        """Over each frame of `seen_frames` and the two before it: a view, not a copy, is what is stacked."""
+        num_rows, num_frames = seen_RSCHW.shape[0], seen_RSCHW.shape[1] - _PAST
+        windows = (
+            seen_RSCHW[row, i : i + _PAST + 1].flatten(0, 1) for row in range(num_rows) for i in range(num_frames)
+        )
+        return written(map(self._frame, windows), num_rows, num_frames)
+
+    def over_grown(self, x_RTCHW: Tensor) -> Tensor:
+        """Over each frame alone, of twice the sides."""
+        return written(map(self._frame, map(grown, x_RTCHW.flatten(0, 1))), *x_RTCHW.shape[:2])
+
+    def _frame(self, x_CHW: Tensor) -> Tensor:
+        return conv2d(x_CHW.unsqueeze(0), self._weight, self._bias, padding=self._weight.shape[-1] // 2)[0]
 
 
 class _Norm:
@@ -69,6 +88,11 @@ class _Norm:
         as_float = x_RTCHW.float()
         length = torch.linalg.vector_norm(as_float, dim=2, keepdim=True).clamp_min_(1e-12)
         return silu(torch.div(as_float, length).mul_(self._gain), inplace=True).to(x_RTCHW.dtype)
+
+    def of_frame(self, x_RCHW: Tensor) -> Tensor:
+        """The same in float32, with one map of it alive."""
+        length = torch.linalg.vector_norm(x_RCHW, dim=1, keepdim=True, dtype=torch.float32).clamp_min_(1e-12)
+        return silu(torch.div(x_RCHW, length).mul_(self._gain), inplace=True)
 
 
 class _Resnet:
@@ -92,6 +116,18 @@ class _Resnet:
         y, caches[1] = self._conv2.over_time(self._norm2(y), caches[1])
         return y.add_(x_RTCHW if self._shortcut is None else self._shortcut(x_RTCHW))
 
+    def lean(self, x_RTCHW: Tensor, caches: Caches, chunk: int) -> Tensor:
+        if self._attention is not None:
+            x_RTCHW = self._attention(x_RTCHW.transpose(1, 2)).transpose(1, 2)
+        seen = seen_frames(x_RTCHW, caches, 0, self._norm1.of_frame)
+        y = self._conv1.over_seen(seen)
+        del seen
+        seen = seen_frames(y, caches, 1, self._norm2.of_frame)
+        del y
+        y = self._conv2.over_seen(seen)
+        del seen
+        return y.add_(x_RTCHW if self._shortcut is None else self._shortcut(x_RTCHW))
+
 
 class _Upsampler:
     """Twice the sides and, with a convolution over time, twice the frames (but for the first one of all)."""
@@ -107,8 +143,14 @@ class _Upsampler:
         if self._over_time is not None and chunk > 0:  # what was seen of the first frame is not remembered
             doubled, caches[0] = self._over_time.over_time(x_RTCHW, caches[0])
             x_RTCHW = doubled.unflatten(2, (2, -1)).flatten(1, 2)
-        grown = interpolate(x_RTCHW.flatten(0, 1).float(), scale_factor=2.0, mode="nearest-exact")
-        return self._conv(grown.to(x_RTCHW.dtype).unflatten(0, x_RTCHW.shape[:2]))
+        large = interpolate(x_RTCHW.flatten(0, 1).float(), scale_factor=2.0, mode="nearest-exact")
+        return self._conv(large.to(x_RTCHW.dtype).unflatten(0, x_RTCHW.shape[:2]))
+
+    def lean(self, x_RTCHW: Tensor, caches: Caches, chunk: int) -> Tensor:
+        if self._over_time is not None and chunk > 0:
+            doubled = self._over_time.over_seen(seen_frames(x_RTCHW, caches, 0))
+            x_RTCHW = doubled.unflatten(2, (2, -1)).flatten(1, 2)
+        return self._conv.over_grown(x_RTCHW)
 
 
 class _Start:
@@ -122,6 +164,9 @@ class _Start:
         y, caches[0] = self._conv.over_time(x_RTCHW, caches[0])
         return y
 
+    def lean(self, x_RTCHW: Tensor, caches: Caches, chunk: int) -> Tensor:
+        return self._conv.over_seen(seen_frames(x_RTCHW, caches, 0))
+
 
 class _End(_Start):
     def __init__(self, decoder: Any) -> None:
@@ -133,6 +178,9 @@ class _End(_Start):
 
     def __call__(self, x_RTCHW: Tensor, caches: Caches, chunk: int) -> Tensor:
         return super().__call__(self._norm(x_RTCHW), caches, chunk)
+
+    def lean(self, x_RTCHW: Tensor, caches: Caches, chunk: int) -> Tensor:
+        return self._conv.over_seen(seen_frames(x_RTCHW, caches, 0, self._norm.of_frame))
 
 
 Module = _Start | _Resnet | _Upsampler
@@ -168,11 +216,15 @@ class _Part:
 
 
 class DecodeWan:
-    """Rows of one batch have equal sizes and lengths."""
+    """Rows of one batch have equal sizes and lengths.
+
+    Args:
+        is_lean: whether to spare memory (see the module's docstring); None: everywhere but on a CPU.
+    """
 
     name = "decode"
 
-    def __init__(self, vae: Any) -> None:
+    def __init__(self, vae: Any, *, is_lean: bool | None = None) -> None:
         config = vae.config
         for option, allowed in (("is_residual", False), ("patch_size", None)):
             if config.get(option, allowed) != allowed:
@@ -180,6 +232,7 @@ class DecodeWan:
         self._quant = _Conv(vae.post_quant_conv)
         self._dtype: torch.dtype = vae.dtype
         weight = vae.post_quant_conv.weight
+        self._is_lean = weight.device.type != "cpu" if is_lean is None else is_lean
         shape = (config.z_dim, 1, 1)
         self._mean = torch.tensor(config.latents_mean).view(shape).to(weight)
         self._inverse_std = 1.0 / torch.tensor(config.latents_std).view(shape).to(weight)
@@ -212,24 +265,25 @@ class DecodeWan:
         return Carry({"latents": latents, "frames": latents.new_empty(num_rows, *size)}, tuple(latents.shape))
 
     def close(self, carry: Carry, rows: Sequence[Clean]) -> Sequence[Tensor]:
-        frames = (carry.tensors["frames"].float().clamp(-1, 1) * 0.5 + 0.5).clamp(0, 1)
+        frames = carry.tensors["frames"].clamp(-1, 1).float().mul_(0.5).add_(0.5).clamp_(0, 1)
         return frames.permute(0, 1, 3, 4, 2).unbind()
 
     def _make_blocks(self, shape: tuple[int, ...]) -> Sequence[Block]:
         pixels = shape[-2] * shape[-1]
         return tuple(
-            Block(partial(self._run, part, chunk), part.work(pixels, chunk))
+            Block(partial(self._run, part, chunk), part.work(pixels, chunk), is_kept=self._is_lean and chunk <= 1)
             for chunk in range(shape[1])
             for part in self._parts
         )
 
     def _run(self, part: _Part, chunk: int, carry: Carry) -> None:
-        """`frames` is the one tensor that is written into: by the last part of every chunk."""
+        """`frames` is written into, by the last part of every chunk; so are the caches where memory is spared, which
+        are all there after the second chunk."""
         tensors = carry.tensors
         names = [f"cache.{part.first_cache + i}" for i in range(len(part.module.kept))]
         caches: Caches = [tensors.get(name) for name in names]
         x = tensors["latents"][:, chunk : chunk + 1] if part is self._parts[0] else tensors["x"]
-        x = part.module(x, caches, chunk)
+        x = part.module.lean(x, caches, chunk) if self._is_lean else part.module(x, caches, chunk)
         tensors.update({name: cache for name, cache in zip(names, caches, strict=True) if cache is not None})
         if part is self._parts[-1]:
             start = self._num_frames(chunk)

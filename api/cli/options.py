@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hemiola.core.config import DTYPES, LOAD_FORMATS, MAX_FRAMES, MAX_PIXELS, EngineConfig
+from hemiola.core.config import DTYPES, LOAD_FORMATS, MAX_FRAME_PIXELS, MAX_FRAMES, MAX_PIXELS, EngineConfig
 from hemiola.core.errors import InvalidRequest
 from hemiola.scheduler.policy import POLICIES
 
@@ -25,6 +25,7 @@ _ENGINE_OPTIONS = {
     "load_format": "auto",
     "max_batch_tokens": None,
     "max_pixels": MAX_PIXELS,
+    "max_frame_pixels": MAX_FRAME_PIXELS,
     "max_frames": MAX_FRAMES,
     "activation_mib": None,
 }
@@ -48,7 +49,14 @@ def add_engine_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--load-format", default="auto", choices=LOAD_FORMATS, help="dummy: random weights")
     parser.add_argument("--max-batch-tokens", type=int, metavar="N", help="of one forward of a language model")
     parser.add_argument(
-        "--max-pixels", type=int, default=MAX_PIXELS, metavar="N", help="of a picture or frame (default: %(default)s)"
+        "--max-pixels", type=int, default=MAX_PIXELS, metavar="N", help="of a picture (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--max-frame-pixels",
+        type=int,
+        default=MAX_FRAME_PIXELS,
+        metavar="N",
+        help="of a frame of a clip (default: %(default)s)",
     )
     parser.add_argument(
         "--max-frames", type=int, default=MAX_FRAMES, metavar="N", help="of a clip (default: %(default)s)"
@@ -74,6 +82,7 @@ def engine_config(options: argparse.Namespace) -> EngineConfig:
         load_format=options.load_format,
         max_batch_tokens=options.max_batch_tokens,
         max_pixels=options.max_pixels,
+        max_frame_pixels=options.max_frame_pixels,
         max_frames=options.max_frames,
         activation_bytes=None if options.activation_mib is None else options.activation_mib << 20,
     )

@@ -30,5 +30,5 @@ def _open(
     if tokenizer is None and encoder is not None:
         tokenizer = encoder.path
     front = MediaFront(source.name, source.path, tokenizer)
-    front.edge.restrict(config.max_pixels, config.max_frames)
+    front.edge.restrict(config.max_pixels, config.max_frames, config.max_frame_pixels)
     return front

@@ -14,6 +14,7 @@ from hemiola.core.errors import InvalidRequest, UnsupportedModel
 from hemiola.core.request import MediaRequest
 
 from .files import PipelineFiles
+from .footprint import Footprint
 
 Ids = Mapping[str, tuple[int, ...]]
 
@@ -95,10 +96,26 @@ class Edge(ABC):
         """The name of the first text encoder, which most families have alone."""
         return self.encoders[0].name
 
-    def restrict(self, max_pixels: int, max_frames: int) -> None:
-        """Narrows what may be asked to what memory was laid out for."""
+    def restrict(self, max_pixels: int, max_frames: int, max_frame_pixels: int | None = None) -> None:
+        """Narrows what may be asked to what memory was laid out for.
+
+        Args:
+            max_pixels: of a picture; of a clip's frame, too, unless `max_frame_pixels` says so.
+        """
         frames = min(self.limits.max_frames, max_frames)
+        if self.kind == "video" and max_frame_pixels is not None:
+            max_pixels = max_frame_pixels
         self.limits = replace(self.limits, max_pixels=max_pixels, max_frames=frames)
+
+    @abstractmethod
+    def footprint(self, itemsize: int) -> Footprint:
+        """What steps take at most of a device within the limits, in weights of so many bytes each."""
+
+    @property
+    def most_pixels(self) -> int:
+        """Of a picture or frame."""
+        limits = self.limits
+        return min(limits.max_width * limits.max_height, limits.max_pixels or limits.max_width * limits.max_height)
 
     def tokenize(self, prompt: str, negative: str, tokenizers: Mapping[str, TextTokenizer]) -> PromptIds:
         """Exactly the ids that diffusers' pipeline feeds to its text encoders."""
@@ -159,7 +176,8 @@ class Edge(ABC):
         largest = self.limits.max_pixels
         if largest is not None and width * height > largest:
             size = f"{width}x{height}, which are {width * height:,} pixels"
-            raise _invalid("size", size, f"{largest:,} at most ('max_pixels')")
+            setting = "max_frame_pixels" if self.kind == "video" else "max_pixels"
+            raise _invalid("size", size, f"{largest:,} at most ('{setting}')")
 
     def _check_frames(self, value: int) -> None:
         step, largest = self.limits.frame_multiple, self.limits.max_frames

@@ -8,6 +8,7 @@ from hemiola.core.errors import ContextTooLong, InvalidRequest, UnsupportedModel
 
 from .base import Defaults, Edge, Encoder, Limits, TextTokenizer
 from .files import PipelineFiles
+from .footprint import Footprint, picture_footprint
 
 PATCH = 2
 PAD_ID = 0  # of every T5 vocabulary
@@ -44,6 +45,16 @@ class FluxEdge(Edge):
             return ids + (PAD_ID,) * (length - len(ids))
         ids = tokenizer.encode(text, self.clip_len)
         return ids + ids[-1:] * (self.clip_len - len(ids))  # CLIP's padding is its end token
+
+    def footprint(self, itemsize: int) -> Footprint:
+        transformer, default = self.files.config("transformer"), self.defaults.width * self.defaults.height
+        width = int(transformer["num_attention_heads"]) * int(transformer["attention_head_dim"])
+        largest, usual = ((pixels, self._num_tokens(pixels)) for pixels in (self.most_pixels, default))
+        return picture_footprint(self.files.config("vae"), width, largest, usual, itemsize)
+
+    def _num_tokens(self, pixels: int) -> int:
+        """Of the picture and the longest prompt, twice where the negative one is computed."""
+        return (pixels // self.limits.multiple**2 + _MAX_T5_TOKENS) * (1 if self.is_told_guidance else 2)
 
     def is_guided(self, guidance_scale: float) -> bool:
         return not self.is_told_guidance and guidance_scale > 1

@@ -12,6 +12,7 @@ from hemiola.core.errors import ContextTooLong, UnsupportedModel
 
 from .base import Defaults, Edge, Limits, TextTokenizer
 from .files import PipelineFiles
+from .footprint import Footprint, clip_decode_bytes, clip_denoise_bytes
 
 PAD_ID = 0  # of every T5 vocabulary
 _MAX_TOKENS = 512
@@ -52,6 +53,17 @@ class WanEdge(Edge):
         length = self.defaults.max_sequence_length
         ids = tokenizer.encode(clean_prompt(text), length)
         return ids + (PAD_ID,) * (length - len(ids))
+
+    def footprint(self, itemsize: int) -> Footprint:
+        vae, transformer = self.files.config("vae"), self.files.config("transformer")
+        frames, defaults = self.limits.max_frames, self.defaults
+        largest = clip_denoise_bytes(transformer, self._num_tokens(self.most_pixels, frames), itemsize)
+        pixels = min(defaults.width * defaults.height, self.most_pixels)
+        usual = clip_denoise_bytes(transformer, self._num_tokens(pixels, min(defaults.num_frames, frames)), itemsize)
+        return Footprint(max(largest, clip_decode_bytes(vae, self.most_pixels, frames, itemsize)), usual)
+
+    def _num_tokens(self, pixels: int, frames: int) -> int:
+        return ((frames - 1) // self.limits.frame_multiple + 1) * pixels // self.limits.multiple**2
 
     def is_guided(self, guidance_scale: float) -> bool:
         return guidance_scale > 1

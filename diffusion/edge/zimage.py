@@ -4,6 +4,7 @@ from hemiola.core.errors import ContextTooLong
 
 from .base import Defaults, Edge, Limits, TextTokenizer
 from .files import PipelineFiles
+from .footprint import Footprint, picture_footprint
 
 PATCH = 2
 TOKEN_MULTIPLE = 32  # captions and pictures are padded to multiples of this many tokens
@@ -32,6 +33,16 @@ class ZImageEdge(Edge):
         messages = [{"role": "user", "content": text}]
         rendered = tokenizer.render_chat(messages, enable_thinking=True)
         return tokenizer.encode(rendered, self.defaults.max_sequence_length)
+
+    def footprint(self, itemsize: int) -> Footprint:
+        transformer, default = self.files.config("transformer"), self.defaults.width * self.defaults.height
+        width = int(transformer["dim"])
+        largest, usual = ((pixels, self._num_tokens(pixels)) for pixels in (self.most_pixels, default))
+        return picture_footprint(self.files.config("vae"), width, largest, usual, itemsize)
+
+    def _num_tokens(self, pixels: int) -> int:
+        """Of the picture and the longest caption, with and without the prompt."""
+        return int(2 * (pixels // self.limits.multiple**2 + self._max_caption))
 
     def is_guided(self, guidance_scale: float) -> bool:
         return guidance_scale > 0

@@ -276,7 +276,8 @@ class _Denoise:
         """What is added to the score of each text token: the logarithm of how many of them there are."""
         biases = torch.zeros(sum(b.text.stop - b.text.start for b in branches), dtype=self._dtype, device=self._device)
         for branch in branches:
-            biases[branch.text.stop - 1] = math.log(branch.num_padding) if branch.num_padding else -math.inf
+            bias = math.log(branch.num_padding) if branch.num_padding else -math.inf
+            biases[branch.text.stop - 1 : branch.text.stop].fill_(bias)  # by the device: assigning to an element waits
         return biases
 
     def _unpatchified(self, tokens_NLD: Tensor, sides: tuple[int, int, int]) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ..attention import dense
 from ..denoiser_kernels import DenoiserKernels
+from ..edge.footprint import FFN_TOKENS
 from ..places import Span
 
 
@@ -61,7 +62,7 @@ class WanBlocks:
             affine = block.norm2
             normed = self._kernels.norm.layer_norm(x_NLD, affine.eps, weight=affine.weight, bias=affine.bias)
         x_NLD = residual.add(x_NLD, self._cross_attention(block.attn2, normed, branches, tensors))
-        return residual.add(x_NLD, block.ffn(self.normed(x_NLD, shift, scale, rows_N)), gate, rows_N)
+        return residual.add(x_NLD, _fed_forward(block.ffn, self.normed(x_NLD, shift, scale, rows_N)), gate, rows_N)
 
     def normed(self, x_NLD: Tensor, shift_RD: Tensor, scale_RD: Tensor, rows_N: Tensor) -> Tensor:
         return self._kernels.norm.layer_norm(x_NLD, self._eps, scale_RD, shift_RD, rows_N)
@@ -90,3 +91,20 @@ class WanBlocks:
         rope_NLF = None if rope_LF is None else rope_LF.unsqueeze(0)
         assert norm.eps is not None, "diffusers gives it"
         return self._kernels.heads.rotate(self._by_head(x_NLD), rope_NLF, norm.weight, norm.eps)
+
+
+def _fed_forward(ffn: nn.Module, x_NLD: Tensor) -> Tensor:
+    """Of some tokens at a time where there are many: its hidden layer is several times as wide as a token."""
+    num_branches, num_tokens, _ = x_NLD.shape
+    num_parts = -(-num_branches * num_tokens // FFN_TOKENS)
+    if num_parts <= 1 or not _is_spared(x_NLD):
+        return ffn(x_NLD)  # type: ignore[no-any-return]
+    y_NLD = torch.empty_like(x_NLD)
+    for part, into in zip(x_NLD.chunk(num_parts, dim=1), y_NLD.chunk(num_parts, dim=1), strict=True):
+        into.copy_(ffn(part))
+    return y_NLD
+
+
+def _is_spared(x: Tensor) -> bool:
+    """Whether memory counts more than one call: not on a CPU."""
+    return x.device.type != "cpu"

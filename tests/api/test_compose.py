@@ -110,8 +110,8 @@ def test_any_model_can_be_served_with_random_weights_instead_of_its_own(chat: Pa
 
 
 def test_requests_beyond_the_declared_limits_are_refused_by_name() -> None:
-    with Engine("dummy:wan-tiny", threads=1, max_pixels=64 * 64, max_frames=5) as engine:
-        with pytest.raises(InvalidRequest, match=r"'size': 64x128, which are 8,192 pixels.*4,096 at most"):
+    with Engine("dummy:wan-tiny", threads=1, max_frame_pixels=64 * 64, max_frames=5) as engine:
+        with pytest.raises(InvalidRequest, match=r"'size': 64x128, which are 8,192 pixels.*4,096 .*'max_frame_pixels'"):
             engine.video("a fox", size="64x128")
         with pytest.raises(InvalidRequest, match=r"'num_frames': 9\. Allowed: 4k\+1 from 1 to 5"):
             engine.video("a fox", num_frames=9)
