@@ -55,7 +55,8 @@ def branch_html(record: BranchRecord) -> str:
     said = "".join(map(_turn, record.said))
     if not record.said and record.text:
         said = f"<p>{escape(record.text)}</p>"
-    shown = values_html(_own(record), record.scores, said=record.text or "")
+    text = record.text or "\n".join(str(message.get("content", "")) for message in record.said)
+    shown = values_html(_own(record), record.scores, said=text)
     forks = "".join(
         f'<div class="fork"><div class="who">{escape(fork.branch)}</div>{branch_html(fork)}</div>'
         for fork in record.forks

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
-
-from hemiola.core.errors import HemiolaError
 
 from ..results import Scores
 from .state import State
-from .turns import as_messages, as_text, is_conversation, nodes_in
+from .turns import Turn, as_messages, as_text, is_conversation, nodes_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +17,8 @@ class BranchRecord:
     Fields:
         branch: "" for the program itself, then "0", "0.1", ...
         values: its own variables, without those from before it was forked; an error where a value failed.
-        said: turns since it was forked, as messages; plain text has none.
-        text: the same as text; None where it cannot be told, because an answer failed or is still to be chosen.
+        said: turns since it was forked, as messages, up to the first that cannot be told; plain text has none.
+        text: the same as text; None where not all can be told, because an answer failed or is still to be chosen.
         scores: of what was selected, by name.
         forks: forks of it, in order.
     """
@@ -43,19 +42,22 @@ def record_of(state: State, parent: State | None = None) -> BranchRecord:
     own = [name for name in state.names if parent is None or name not in parent or state[name] is not parent[name]]
     values = {name: _value(state, name) for name in own}
     turns = state.added
-    try:
-        nodes = nodes_in(turns)
-    except HemiolaError:  # an answer is still to be chosen from several
-        nodes = None
-    is_told = nodes is not None and all(node.error is None for node in nodes)
+    told = list(takewhile(_can_be_told, turns))
     return BranchRecord(
         state.branch,
         values,
-        tuple(as_messages(turns)) if is_told and is_conversation(turns) else (),
-        as_text(turns) if is_told else None,
+        tuple(as_messages(told)) if is_conversation(told) else (),
+        as_text(turns) if len(told) == len(turns) else None,
         {name: scores for name in own if (scores := _scores(state, name)) is not None},
         tuple(record_of(fork, state) for fork in state.forks),
     )
+
+
+def _can_be_told(turn: Turn) -> bool:
+    try:
+        return all(node.error is None for node in nodes_in((turn,))) and bool(turn.messages)
+    except Exception:  # an answer is still to be chosen from several, or a variable in it cannot be read
+        return False
 
 
 def _value(state: State, name: str) -> Any:

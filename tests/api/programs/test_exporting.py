@@ -166,6 +166,40 @@ def test_names_that_are_one_to_file_systems_are_several_files(tmp_path: Path) ->
     assert own[0] == "a_b.png"
 
 
+def test_what_was_said_before_a_failure_is_shown(tmp_path: Path) -> None:
+    @hm.program
+    def failing(s: hm.State) -> None:
+        s += hm.user("Hello there")
+        s += hm.assistant(hm.gen("hello"))
+        s += hm.user("A number?")
+        s += hm.assistant(hm.gen_int("number", minimum=1000))
+        s += hm.user("Thanks")
+
+    run = failing.on(ScriptedCalls(answers)).run()
+    run.export(tmp_path)
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert [message["content"] for message in record["messages"]] == ["Hello there", run["hello"], "A number?"]
+    assert record["text"] is None and "$error" in record["values"]["number"]
+    page = (tmp_path / "index.html").read_text()
+    assert "A number?" in page and "Expected exactly one number" in page and "Thanks" not in page
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_turn_that_cannot_be_told_does_not_hinder_the_rest(tmp_path: Path, is_kept: bool) -> None:
+    @hm.program
+    def odd(s: hm.State) -> None:
+        s += hm.user("Hello there")
+        s += hm.gen_image("picture", "a fox")
+        if is_kept:
+            s += hm.gen("drafts", n=2)
+            s.keep("drafts", 7)
+        else:
+            s += hm.user("Look: ", s["picture"])
+
+    odd.on(ScriptedCalls(answers)).run().export(tmp_path)
+    assert [said["content"] for said in json.loads((tmp_path / "run.json").read_text())["messages"]] == ["Hello there"]
+
+
 def test_lines_of_a_run_are_its_branches(tmp_path: Path) -> None:
     run = book.on(ScriptedCalls(answers)).run("dragon")
     rows = [json.loads(line) for line in run.to_jsonl(tmp_path / "run.jsonl").read_text().splitlines()]
