@@ -35,10 +35,11 @@ class Connection:
         timeout: seconds without a byte after which an answer is given up.
 
     Raises:
-        InvalidRequest: the URL is none.
+        InvalidRequest: the URL is none, nor the key one that a header can hold, nor the timeout a time.
     """
 
     def __init__(self, url: str, api_key: str | None, timeout: float) -> None:
+        _check(url, api_key, timeout)
         base = url.rstrip("/").removesuffix("/v1")
         headers = {"accept-encoding": "identity"}
         if api_key is not None:
@@ -209,3 +210,12 @@ def read_json(body: bytes) -> Any:
 
 def _words(error: Exception) -> str:
     return str(error) or type(error).__name__
+
+
+def _check(url: object, api_key: object, timeout: object) -> None:
+    if not isinstance(url, str):
+        raise InvalidRequest("url", f"Invalid 'url': {url!r}. Allowed: http://... or https://...")
+    if api_key is not None and not (isinstance(api_key, str) and api_key.isascii() and api_key.isprintable()):
+        raise InvalidRequest("api_key", "Invalid 'api_key'. Allowed: printable ASCII characters.")  # it stays secret
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+        raise InvalidRequest("timeout", f"Invalid 'timeout': {timeout!r}. Allowed: seconds, more than 0.")

@@ -4,6 +4,7 @@ The run, its state and its trace are those of a program that runs here; times ar
 """
 
 import asyncio
+import re
 import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from hemiola.core.errors import InvalidRequest
+from hemiola.core.errors import InvalidRequest, ModelNotFound
 
 from ..client.errors import error_of
 from ..client.programs import outcome_of
@@ -23,6 +24,7 @@ from .graph import Node, NodeFailed, timed_out
 from .run import Run
 from .writing import Writing, WrittenState
 
+_STEP = re.compile(r"program\.steps\[(\d+)\]")
 Emit = Callable[[ProgramEvent], None]
 
 
@@ -54,7 +56,21 @@ async def run_elsewhere(
                 await filling.take(said)
     except TimeoutError as error:
         raise timed_out(writing.nodes, timeout_s) from error
+    except (InvalidRequest, ModelNotFound) as error:
+        error.message = _with_line(error.message, writing)
+        error.args = (error.message,)
+        raise
     return Run(writing, state, engine_clock() - writing.started_s)  # type: ignore[arg-type]  # stands for an Execution
+
+
+def _with_line(message: str, writing: Writing) -> str:
+    """A server counts steps; who wrote the program counts lines."""
+
+    def with_line(step: re.Match[str]) -> str:
+        number = int(step[1])
+        return f"{step[0]} ({writing.places[number]})" if number < len(writing.places) else step[0]
+
+    return _STEP.sub(with_line, message, count=1)
 
 
 def _body(writing: Writing, terms: CallTerms, timeout_s: float | None) -> bytes:

@@ -1,6 +1,7 @@
 """The nodes of a running program: what was asked where, what it waits for, and what became of it. Knows no engine."""
 
 import asyncio
+import contextlib
 import sys
 import threading
 from collections.abc import Iterable, Mapping
@@ -15,7 +16,7 @@ from hemiola.core.events import Usage
 from ..results import Scores
 
 Kind = Literal["gen", "select", "image", "video"]
-_HERE = str(Path(__file__).parent)
+_INSIDE = (str(Path(__file__).parent), contextlib.__file__)  # `with s.user():` goes through the latter
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +31,9 @@ class Place:
 
 
 def calling_place() -> Place:
-    """The innermost line outside this folder."""
+    """The innermost line of the program: outside this folder and what it calls through."""
     frame = sys._getframe(1)
-    while frame.f_code.co_filename.startswith(_HERE) and frame.f_back is not None:
+    while frame.f_code.co_filename.startswith(_INSIDE) and frame.f_back is not None:
         frame = frame.f_back
     return Place(frame.f_code.co_filename, frame.f_lineno)
 

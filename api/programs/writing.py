@@ -74,6 +74,7 @@ class Writing:
     Fields:
         id, nodes, started_s: as of an Execution.
         steps: what was written down.
+        places: the program's line for each step.
         asked: the expression of each node.
     """
 
@@ -82,6 +83,7 @@ class Writing:
         self.nodes: list[Node] = []
         self.started_s = engine_clock()
         self.steps: list[Step] = []
+        self.places: list[Place] = []
         self.asked: list[Gen | Select | Media] = []
         self._open: list[Part] | None = None  # parts of the last step, if that is a turn
         self._lock = threading.Lock()
@@ -115,6 +117,7 @@ class Writing:
         """Writes a step down."""
         self._open = None
         self.steps.append(step)
+        self.places.append(calling_place())
 
     def begin(self, branch: str, role: str) -> None:
         """A turn, to which parts are added."""

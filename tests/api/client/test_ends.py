@@ -178,3 +178,18 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         port = listener.getsockname()[1]
     with Client(f"http://127.0.0.1:{port}") as client, pytest.raises(Unreachable, match=str(port)):
         client.chat("Hello")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"url": 5}, "Invalid 'url': 5"),
+        ({"timeout": 0}, "Invalid 'timeout': 0"),
+        ({"timeout": "1"}, "Invalid 'timeout': '1'"),
+        ({"api_key": "secret\n"}, r"Invalid 'api_key'\. Allowed: printable"),
+    ],
+)
+def test_what_makes_no_connection_is_refused_at_once(wrong: Any, words: str) -> None:
+    with pytest.raises(InvalidRequest, match=words) as caught:
+        Client(**{"url": "http://127.0.0.1:1", **wrong})
+    assert "secret" not in str(caught.value)

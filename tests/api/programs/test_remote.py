@@ -235,3 +235,16 @@ def test_a_program_can_be_sent_by_hand(address: str) -> None:
     assert body["variables"] == {"a": [nodes[0]["value"]] * 2, "p": {"node": 2}}
     picture = httpx.get(nodes[2]["images"][0]["url"])
     assert picture.status_code == 200 and picture.headers["content-type"] == "image/png"
+
+
+def test_what_a_server_refuses_is_named_by_the_programs_line(client: hm.Client) -> None:
+    @hm.program
+    def mistaken(s: hm.State, model: str | None) -> None:
+        s += hm.user("?")
+        s += hm.gen("x", max_tokens=0 if model is None else 5, model=model)
+
+    line = mistaken._function.__code__.co_firstlineno + 3
+    with pytest.raises(InvalidRequest, match=rf"'x' of program.steps\[1\] \(test_remote.py:{line}\): .*'max_tokens'"):
+        mistaken.on(client, remote=True).run(None)
+    with pytest.raises(ModelNotFound, match=rf"program.steps\[1\] \(test_remote.py:{line}\): The model 'none'"):
+        mistaken.on(client, remote=True).run("none")
