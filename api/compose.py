@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from hemiola.core.caches import Caches
 from hemiola.core.config import EngineConfig, LaneName, LaneNeed, Machine, ResolvedConfig, resolve
 from hemiola.core.device import describe_device
 from hemiola.core.errors import CannotFit, InvalidRequest
@@ -117,7 +118,7 @@ def find_models(specs: Sequence[str | Path], config: EngineConfig) -> tuple[Sour
     return served, encoders, shared
 
 
-def media_need(served: Sources, config: ResolvedConfig) -> LaneNeed | None:
+def media_need(served: Sequence[ModelSource], config: ResolvedConfig) -> LaneNeed | None:
     """What the pipelines take at most within the limits, on each share of the SMs that their steps may get."""
     footprints = []
     for source in served:
@@ -174,6 +175,8 @@ class Composition:
                     progress(warm_up)
                     warm_up.run()
                     num_built += 1
+        if num_built:  # serving begins with all that is kept free for it
+            Caches(self.arena.device).give_back()
         return num_built
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from hemiola.core.caches import Caches
 from hemiola.core.config import ResolvedConfig
 from hemiola.core.device import InFlight
 from hemiola.core.graphs import GraphPool
@@ -29,15 +30,19 @@ class Placement:
     in_flight: of the device's steps, for the arena and the runners.
     lanes: for the scheduler.
     pools: of each lane whose steps are captured as graphs, their scratch memory.
+    device: where all of it is.
     """
 
     in_flight: InFlight
     lanes: Lanes
     pools: Mapping[str, GraphPool] = field(default_factory=dict)
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     def wrap(self, runner: Runner[Any]) -> Runner[Any]:
         """The runner as the scheduler is to see it."""
-        return OnLane(runner, self.in_flight) if isinstance(self.in_flight, CudaStreams) else runner
+        if not isinstance(self.in_flight, CudaStreams):
+            return runner
+        return OnLane(runner, self.in_flight, Caches(self.device))
 
 
 def place(config: ResolvedConfig) -> Placement:
@@ -50,4 +55,4 @@ def place(config: ResolvedConfig) -> Placement:
         Lane("language", _STEPS_IN_FLIGHT),
         Lane("media", _STEPS_IN_FLIGHT, share_beside=config.media_sm_share),
     ]
-    return Placement(streams, Lanes(lanes), {lane.name: GraphPool(device, keeping) for lane in lanes})
+    return Placement(streams, Lanes(lanes), {lane.name: GraphPool(device, keeping) for lane in lanes}, device)

@@ -10,6 +10,7 @@ HemiolaError
 ├── Overloaded           a queue is full or the engine is draining: worth trying again
 ├── RequestAborted       somebody asked for the end of it
 ├── StepFailed           a step of this request raised; others are unharmed
+│   └── StepOutOfMemory  for want of the device's memory
 └── EngineDied           the engine's loop is gone
 """
 
@@ -100,6 +101,12 @@ class StepFailed(HemiolaError):
     """A step raised for this request alone. `__cause__` holds what was raised."""
 
     code = "step_failed"
+
+
+class StepOutOfMemory(StepFailed):
+    """A step found too little of the device's memory: the message says how much, and what to lower."""
+
+    code = CannotFit.code
 
 
 class EngineDied(HemiolaError):

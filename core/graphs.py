@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from .caches import Caches
+
 Keeping = Callable[[], AbstractContextManager[list[Any]]]
 
 
@@ -28,6 +30,7 @@ class GraphPool:
         self.device = device
         self.num_graphs = 0
         self._keeping = keeping
+        self._caches = Caches(device)
         self._failed: list[Any] = []
         self._handle: Any = None if device.type == "cpu" else torch.cuda.graph_pool_handle()
 
@@ -40,6 +43,7 @@ class GraphPool:
         if self.device.type == "cpu":
             self.num_graphs += 1
             return Graph(self, function, [])
+        self._caches.make_room()  # while it captures, torch's allocator cannot
         graph: Any = torch.cuda.CUDAGraph()
         with self._keeping() as kept, _uncollected():
             graph.capture_begin(pool=self._handle, capture_error_mode="thread_local")

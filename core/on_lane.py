@@ -4,11 +4,15 @@ Between steps (admitting, planning, parking, ending) work is enqueued behind the
 slot, and is in flight until it is collected.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import torch
+
+from .caches import Caches, out_of_memory
 from .device import InFlight
 from .errors import HemiolaError
 from .events import Event
@@ -17,6 +21,12 @@ from .step import Batch, Pending, Quantum, Refused, Runner, Shortfall, Slot, Sta
 from .warm_up import HasWarmUps, WarmUp
 
 S = TypeVar("S", bound=StateView)
+
+_LOWER = {
+    "language": "the prompt's length or 'max_batch_tokens'",
+    "media": "the request's size or number of frames ('max_pixels', 'max_frame_pixels' and 'max_frames' say how much "
+    "memory is kept for them)",
+}
 
 
 class _Launched(NamedTuple):
@@ -37,11 +47,17 @@ class _Launched(NamedTuple):
 
 
 class OnLane(Generic[S]):
-    """See `core.step.Runner`."""
+    """See `core.step.Runner`.
 
-    def __init__(self, runner: Runner[S], in_flight: InFlight) -> None:
+    Args:
+        caches: of the device, given back when a step has found too little of its memory.
+    """
+
+    def __init__(self, runner: Runner[S], in_flight: InFlight, caches: Caches | None = None) -> None:
         self.runner = runner
         self._in_flight = in_flight
+        self._caches = caches
+        self._is_short = False
 
     @property
     def model(self) -> str:
@@ -60,7 +76,7 @@ class OnLane(Generic[S]):
             return self.runner.plan(states, quantum)
 
     def launch(self, batch: Batch, slot: Slot) -> Pending:
-        with self._in_flight.launching(slot):
+        with self._telling_shortness(), self._in_flight.launching(slot):
             return _Launched(self.runner.launch(batch, slot), slot)
 
     def collect(self, batch: Batch, pending: Any) -> Sequence[StepOutput]:
@@ -71,6 +87,9 @@ class OnLane(Generic[S]):
     def cancel(self, batch: Batch) -> None:
         with self._in_flight.on(self.lane):
             self.runner.cancel(batch)
+        if self._is_short and self._caches is not None:  # now that nobody holds what the step had got
+            self._is_short = False
+            self._caches.give_back()
 
     def park(self, state: S) -> Pending | Shortfall:
         with self._in_flight.on(self.lane):
@@ -94,8 +113,20 @@ class OnLane(Generic[S]):
                 yield replace(warm_up, run=partial(self._build, warm_up))
 
     def _build(self, warm_up: WarmUp) -> None:
-        with self._in_flight.on(self.lane):
+        with self._telling_shortness(), self._in_flight.on(self.lane):
             warm_up.run()
+
+    @contextmanager
+    def _telling_shortness(self) -> Iterator[None]:
+        """Raises StepOutOfMemory for torch's error, without its traceback, which holds the step's tensors."""
+        short = None
+        try:
+            yield
+        except torch.OutOfMemoryError as error:
+            short = out_of_memory(error, self.model, _LOWER.get(self.lane, "what is asked"))
+        if short is not None:
+            self._is_short = True
+            raise short
 
     def chores(self) -> Iterable[S]:
         return self.runner.chores()

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from hemiola import Engine, HemiolaError
+from hemiola.api.compose import media_need
+from hemiola.core.config import EngineConfig, Environment, Machine
+from hemiola.core.config import resolve as resolve_config
 from hemiola.core.errors import CannotFit, CorruptWeights, InvalidRequest, ModelNotFound, UnsupportedModel
 from hemiola.core.hub import check_weights, resolve
 
@@ -107,6 +110,19 @@ def test_any_model_can_be_served_with_random_weights_instead_of_its_own(chat: Pa
     with Engine(chat, load_format="dummy", threads=1) as engine:
         assert engine.loads.weights["broken"].num_params == check_weights(resolve(CHAT)).num_params
         assert len(engine.complete("Hi", max_tokens=4, ignore_eos=True).answers[0].token_ids) == 4
+
+
+def test_memory_is_kept_for_the_pipelines_that_are_served() -> None:
+    config = resolve_config(EngineConfig(dtype="bfloat16"), Machine(num_cores=2), environment=Environment())
+    llama, flux, wan = (resolve(f"dummy:{name}") for name in ("llama-8b", "flux-dev", "wan-1.3b"))
+    assert media_need([llama], config) is None
+    pictures, clips, both = (media_need(served, config) for served in ((flux,), (wan,), (flux, wan)))
+    assert pictures is not None and clips is not None and both is not None
+    assert both.activation_bytes == max(pictures.activation_bytes, clips.activation_bytes)
+    assert both.graph_bytes == max(pictures.graph_bytes, clips.graph_bytes)
+    beside_text = media_need((llama, flux, wan), config)
+    assert beside_text is not None, "steps of media may then run on a share of the SMs, which has a cache of its own"
+    assert beside_text.activation_bytes == 2 * both.activation_bytes
 
 
 def test_requests_beyond_the_declared_limits_are_refused_by_name() -> None:

@@ -7,8 +7,10 @@ import pytest
 
 from hemiola.core.config import (
     CPU_ARENA_BYTES,
+    GPU_GRAPH_BYTES,
     EngineConfig,
     Environment,
+    LaneNeed,
     Machine,
     read_environment,
     resolve,
@@ -67,6 +69,17 @@ def test_activations_are_kept_per_lane_and_grow_with_the_limits() -> None:
     assert resolve(EngineConfig(), CPU, environment=CALM).activations == {}
 
 
+def test_the_media_lane_keeps_what_its_models_need() -> None:
+    need = LaneNeed(activation_bytes=7 * GIB, graph_bytes=3 * GIB)
+    resolved = resolve(EngineConfig(), GPU, media=need, environment=CALM)
+    assert resolved.activations["media"] == 7 * GIB
+    assert resolved.graph_bytes == GPU_GRAPH_BYTES + 3 * GIB
+    text_only = resolve(EngineConfig(), GPU, lanes=["language"], media=None, environment=CALM)
+    assert text_only.graph_bytes == GPU_GRAPH_BYTES
+    asked = resolve(EngineConfig(activation_bytes=GIB), GPU, media=need, environment=CALM)
+    assert asked.activations["media"] == GIB and asked.graph_bytes == resolved.graph_bytes
+
+
 def test_activations_can_be_set() -> None:
     resolved = resolve(EngineConfig(activation_bytes=3 * GIB), GPU, environment=CALM)
     assert dict(resolved.activations) == {"language": 3 * GIB, "media": 3 * GIB}
@@ -102,6 +115,7 @@ def test_what_was_asked_is_kept_without_a_note() -> None:
         (EngineConfig(memory_bytes=0), "memory_bytes", "1"),
         (EngineConfig(host_bytes=-1), "host_bytes", "0"),
         (EngineConfig(max_pixels=0), "max_pixels", "1"),
+        (EngineConfig(max_frame_pixels=0), "max_frame_pixels", "1"),
         (EngineConfig(max_frames=0), "max_frames", "1"),
         (EngineConfig(activation_bytes=0), "activation_bytes", "1"),
         (EngineConfig(load_format=cast(Any, "pickle")), "load_format", "dummy"),
