@@ -27,11 +27,11 @@ class LiveBytes(TorchDispatchMode):
         self._known: dict[int, int] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        before = {leaf.untyped_storage()._cdata for leaf in tree_leaves((args, kwargs)) if torch.is_tensor(leaf)}
+        before = {storage._cdata for storage in _storages((args, kwargs))}
         result = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(result):
-            if torch.is_tensor(leaf) and leaf.untyped_storage()._cdata not in before:
-                self._add(leaf.untyped_storage())
+        for storage in _storages(result):
+            if storage._cdata not in before:
+                self._add(storage)
         return result
 
     def _add(self, storage: torch.UntypedStorage) -> None:
@@ -45,6 +45,12 @@ class LiveBytes(TorchDispatchMode):
 
     def _drop(self, key: int) -> None:
         self.now -= self._known.pop(key)
+
+
+def _storages(tree: Any) -> list[torch.UntypedStorage]:
+    """But for those of weights packed by a library, which nobody can look at."""
+    tensors = (leaf for leaf in tree_leaves(tree) if torch.is_tensor(leaf) and not leaf.is_mkldnn)
+    return [tensor.untyped_storage() for tensor in tensors]
 
 
 @contextmanager

@@ -10,13 +10,21 @@ from torch import nn
 
 from hemiola.core.hub import resolve
 from hemiola.diffusion.edge import open_edge
-from hemiola.diffusion.edge.footprint import FFN_TOKENS, clip_decode_bytes, picture_decode_bytes
+from hemiola.diffusion.edge.footprint import (
+    FFN_TOKENS,
+    clip_decode_bytes,
+    clip_denoise_bytes,
+    picture_decode_bytes,
+    picture_denoise_bytes,
+)
 from hemiola.diffusion.families import wan_blocks
 from hemiola.diffusion.stage import Carry, Clean
 from hemiola.diffusion.stripes import STRIPE_PIXELS
 from hemiola.diffusion.vae_2d import Decode2d
 from hemiola.diffusion.vae_wan import DecodeWan
+from hemiola.tests.diffusion.driver import media_request, tiny_family
 from hemiola.tests.diffusion.live_bytes import LiveBytes, live_bytes
+from hemiola.tests.diffusion.rows import rows_for
 
 MIB = 1 << 20
 
@@ -86,6 +94,31 @@ def test_decoding_a_picture_takes_what_was_estimated(side: int) -> None:
     estimate = picture_decode_bytes(config, side * side)
     assert end < peak < estimate
     assert 0.8 * estimate < peak + copied < 1.2 * estimate
+
+
+@pytest.mark.parametrize("name", ["wan", "flux", "zimage"])
+def test_a_denoise_block_takes_what_was_estimated(name: str) -> None:
+    """Counted on a CPU over a tiny model: as many tensors of all tokens as a large one has."""
+    family = tiny_family(name)
+    sizes: dict[str, Any] = (
+        {"width": 96, "height": 96, "num_frames": 9} if name == "wan" else {"width": 64, "height": 64}
+    )
+    request = media_request(family, **sizes)
+    with live_bytes() as live:
+        carry = family.denoise.open(rows_for(family, [request], 1))
+        peak = 0
+        for block in family.denoise.blocks(family.denoise_shape(request)):
+            kept = storages(carry) - carry.tensors["x"].nbytes
+            live.peak = live.now
+            block.run(carry)
+            peak = max(peak, live.peak - kept)
+    num_branches, num_tokens, width = carry.tensors["x"].shape
+    tokens = num_branches * num_tokens
+    if name == "wan":
+        estimate = clip_denoise_bytes(family.edge.files.config("transformer"), tokens, itemsize=4)
+    else:
+        estimate = picture_denoise_bytes(width, tokens, itemsize=4)
+    assert 0.6 * estimate < peak < estimate
 
 
 def test_the_feed_forward_of_many_tokens_is_never_held_whole() -> None:
