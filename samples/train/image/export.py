@@ -45,14 +45,17 @@ def main() -> None:
     parser.add_argument("--self-contained", action="store_true")
     parser.add_argument("--speed", action="store_true")
     options = parser.parse_args()
-    vae, transformer, _ = load_trained(options.vae, options.dit)
-    pipe = assemble(vae, transformer, options.text_encoder, torch.device("cpu"), torch.float32)
-    (save_self_contained if options.self_contained else save_shipped)(pipe, options.out, options.guidance)
+    if options.speed:  # of a pipeline of its own: one that has run sets its tokenizer to the length of prompts
+        torch.set_num_threads(1)
+        print(f"{seconds_per_picture(_pipeline(options)):.2f} s a picture, one thread, float32")
+    (save_self_contained if options.self_contained else save_shipped)(_pipeline(options), options.out, options.guidance)
     size = sum(path.stat().st_size for path in options.out.rglob("*") if path.is_file())
     print(f"{options.out}: {size / 1e6:.2f} MB")
-    if options.speed:  # last: a pipeline sets its tokenizer to the length of prompts
-        torch.set_num_threads(1)
-        print(f"{seconds_per_picture(pipe):.2f} s a picture, one thread, float32")
+
+
+def _pipeline(options: argparse.Namespace) -> ZImagePipeline:
+    vae, transformer, _ = load_trained(options.vae, options.dit)
+    return assemble(vae, transformer, options.text_encoder, torch.device("cpu"), torch.float32)
 
 
 if __name__ == "__main__":
