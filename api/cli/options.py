@@ -5,7 +5,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hemiola.core.config import DTYPES, LOAD_FORMATS, MAX_FRAME_PIXELS, MAX_FRAMES, MAX_PIXELS, EngineConfig
+from hemiola.core.config import (
+    DTYPES,
+    LOAD_FORMATS,
+    MAX_FRAME_PIXELS,
+    MAX_FRAMES,
+    MAX_PIXELS,
+    MEDIA_SM_SHARE,
+    EngineConfig,
+)
 from hemiola.core.errors import InvalidRequest
 from hemiola.scheduler.policy import POLICIES
 
@@ -28,6 +36,7 @@ _ENGINE_OPTIONS = {
     "max_frame_pixels": MAX_FRAME_PIXELS,
     "max_frames": MAX_FRAMES,
     "activation_mib": None,
+    "media_sm_share": MEDIA_SM_SHARE,
 }
 
 
@@ -64,6 +73,13 @@ def add_engine_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--activation-mib", type=int, metavar="N", help="kept for activations on a GPU, for text and for media each"
     )
+    parser.add_argument(
+        "--media-sm-share",
+        type=float,
+        default=MEDIA_SM_SHARE,
+        metavar="X",
+        help="of a GPU's SMs, what media has while text is at work (default: %(default)s)",
+    )
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:
@@ -85,6 +101,7 @@ def engine_config(options: argparse.Namespace) -> EngineConfig:
         max_frame_pixels=options.max_frame_pixels,
         max_frames=options.max_frames,
         activation_bytes=None if options.activation_mib is None else options.activation_mib << 20,
+        media_sm_share=options.media_sm_share,
     )
 
 
