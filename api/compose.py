@@ -209,7 +209,6 @@ def build(
             dtype=dtype,
             device=config.device,
             max_batch_tokens=config.max_batch_tokens,
-            seconds=costs.seconds,
             load_format=source.load_format,
             prefix_cache=config.prefix_cache,
             encode_only=True if source in loads.encoders else None,

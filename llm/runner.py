@@ -4,7 +4,7 @@ Prefill chunks and decodes of all requests share a forward over pages of the are
 others are steps of their own (encodings.py). This file is about requests: who comes in, parks, returns and goes.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +18,7 @@ from ..core.graphs import GraphPool
 from ..core.memory import Arena
 from ..core.pending import Stopwatch
 from ..core.request import Request, Terms, TextRequest
-from ..core.step import Batch, Pending, Quantum, Refused, Shortfall, Slot, StepOutput, Tokens, Work
+from ..core.step import Batch, Pending, Quantum, Refused, Shortfall, Slot, StepOutput, Tokens
 from ..core.text_encoder import Encoding
 from ..core.warm_up import WarmUp
 from ..kernels.attention import PAGED_ATTENTION, RAGGED_ATTENTION
@@ -37,7 +37,6 @@ from .warming import warm_ups
 LANE = "language"
 PAGE_LEN = {"cpu": 4, "cuda": 16}
 
-Seconds = Callable[[Hashable, Work], float]
 State = LanguageState | EncodeState
 
 
@@ -51,7 +50,6 @@ class LanguageRunner:
         dtype, device, load_format: of the weights ("dummy": random ones, from the config alone).
         max_batch_tokens: tokens of one forward.
         backends: choices by operation name that override "auto" (see `kernels`, and `loading` for "model").
-        seconds: predicts seconds from a cost key and work. Unused: batching always pays for language models.
         prefix_cache: whether pages are kept for later requests that begin alike.
         page_len: tokens per page.
         graph_pool: where graphs of steps that only decode are captured; None: none are.
@@ -76,7 +74,6 @@ class LanguageRunner:
         device: str | torch.device = "cpu",
         max_batch_tokens: int = 512,
         backends: Mapping[str, str] | None = None,
-        seconds: Seconds | None = None,
         load_format: LoadFormat = "auto",
         prefix_cache: bool = True,
         page_len: int | None = None,
