@@ -19,7 +19,7 @@ from .values import Text, Variable, gathered, nodes_of
 class State:
     """One line of a program: a conversation (it begins with a role) or plain text (it begins with a text).
 
-        s += hm.user("Tell me of a heron.")
+        s += hm.user("Tell me a short story about a fox.")
         s += hm.assistant(hm.gen("story"))
         s += hm.gen_image("picture", s["story"])
         with s.assistant():

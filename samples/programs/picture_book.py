@@ -2,7 +2,7 @@
 
 The folder gets pictures, the clip, JSON, a drawing of what ran when, and a page with all of it.
 
-python samples/programs/picture_book.py "a heron" --output out/book
+python samples/programs/picture_book.py "a fox" --output out/book
 """
 
 import argparse
@@ -33,7 +33,7 @@ def picture_book(s: hm.State, animal: str, num_scenes: int = 3, steps: int | Non
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("animal", nargs="?", default="a heron")
+    parser.add_argument("animal", nargs="?", default="a fox")
     parser.add_argument("--output", type=Path, default=Path("out/book"))
     args = parser.parse_args()
     with hm.Engine("demo") as engine:

@@ -18,8 +18,10 @@ from samples.programs.tools import WEATHER, assistant
 
 
 def test_the_picture_book_is_written_and_drawn(demo: hm.Engine, tmp_path: Path) -> None:
-    book = picture_book.on(demo).run("a heron", num_scenes=2, steps=1).raise_for_errors()
-    assert "heron" in book["story"] and book["mood"] in ("calm", "funny", "sad")
+    book = picture_book.on(demo).run("a fox", num_scenes=2, steps=1).raise_for_errors()
+    asked, told, *_ = book.messages()
+    assert "a fox" in asked["content"] and told == {"role": "assistant", "content": book["story"]}
+    assert book["story"] and book["mood"] in ("calm", "funny", "sad")
     assert book["prompt"] == [scene["prompt"] for scene in book.forks] and all(book["prompt"])
     book.export(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {
