@@ -346,7 +346,7 @@ class DiffusionRunner:
         if shared is None:
             return None
         if self.edge.encoder not in given:
-            raise UnsupportedModel(f"'{self.model}' shares the text encoder '{shared.model}', which is not served.")
+            raise UnsupportedModel(f"'{self.model}' shares the text encoder '{shared.shares}', which is not served.")
         return given[self.edge.encoder]
 
 

@@ -5,6 +5,7 @@ weights and decides nothing about who can run them.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -107,8 +108,8 @@ def _inspect_pipeline(path: Path, name: str, origin: Origin) -> ModelSource:
         for key, value in index.items()
         if not key.startswith("_") and isinstance(value, list) and len(value) == 2 and None not in value
     )
-    shared = _shared_encoder(path), _shared_tokenizer(path)
-    return ModelSource(name, path, "diffusion", architecture, origin, components, *shared)
+    encoder = declared_encoder(path, read_declaration(path))
+    return ModelSource(name, path, "diffusion", architecture, origin, components, encoder, _shared_tokenizer(path))
 
 
 def read_declaration(path: Path) -> dict[str, Any]:
@@ -131,8 +132,13 @@ def _shared_tokenizer(path: Path) -> str | None:
     return shares
 
 
-def _shared_encoder(path: Path) -> SharedEncoder | None:
-    encoder = read_declaration(path).get("text_encoder")
+def declared_encoder(path: Path, declaration: Mapping[str, Any]) -> SharedEncoder | None:
+    """The text encoder that a pipeline's declaration (`read_declaration`) says is another model.
+
+    Raises:
+        CorruptWeights: it does not say which, or which hidden state.
+    """
+    encoder = declaration.get("text_encoder")
     if encoder is None:
         return None
     shares = encoder.get("shares") if isinstance(encoder, dict) else None

@@ -6,7 +6,7 @@ from pathlib import Path
 from hemiola.core.errors import UnsupportedModel
 
 from .base import Defaults, Edge, Encoder, Limits, PromptIds
-from .files import PipelineFiles, SharedEncoder, read_pipeline
+from .files import PipelineFiles, read_pipeline
 from .flux import FluxEdge
 from .prompt_tokenizer import PromptTokenizer
 from .wan import WanEdge
@@ -21,7 +21,6 @@ __all__ = [
     "PipelineFiles",
     "PromptIds",
     "PromptTokenizer",
-    "SharedEncoder",
     "load_tokenizers",
     "open_edge",
     "read_pipeline",

@@ -6,23 +6,15 @@
      "defaults": {"width": 128, "height": 128, "num_inference_steps": 16, "guidance_scale": 3.0}}
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hemiola.core.errors import CorruptWeights, ModelNotFound, UnsupportedModel
+from hemiola.core.errors import ModelNotFound
+from hemiola.core.hub.source import SharedEncoder, declared_encoder, read_declaration, read_json
 
 _CONFIG_NAMES = ("config.json", "scheduler_config.json")
-
-
-@dataclass(frozen=True, slots=True)
-class SharedEncoder:
-    """A text encoder that is a language model of its own: its name or path, and which hidden state is taken."""
-
-    model: str
-    hidden_state: int
 
 
 @dataclass(frozen=True)
@@ -39,12 +31,7 @@ class PipelineFiles:
 
     @property
     def shared_encoder(self) -> SharedEncoder | None:
-        declared = self.extras.get("text_encoder")
-        if declared is None:
-            return None
-        if "shares" not in declared:
-            raise UnsupportedModel(f"{self.folder / 'hemiola.json'}: 'text_encoder' says nothing of what it 'shares'.")
-        return SharedEncoder(str(declared["shares"]), int(declared.get("hidden_state", -2)))
+        return declared_encoder(self.folder, self.extras)
 
     def component(self, name: str) -> Path:
         """The folder of a component.
@@ -71,30 +58,15 @@ class PipelineFiles:
         return value not in (None, False) and value != [None, None]
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file.
-
-    Raises:
-        CorruptWeights: the file is no JSON object.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CorruptWeights(f"{path} is no JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise CorruptWeights(f"{path} holds no JSON object.")
-    return content
-
-
 def read_pipeline(folder: str | Path) -> PipelineFiles:
     """The files of a pipeline.
 
     Raises:
         ModelNotFound: no pipeline lies there.
+        CorruptWeights: model_index.json or hemiola.json holds no JSON object.
     """
     folder = Path(folder)
     index = folder / "model_index.json"
     if not index.is_file():
         raise ModelNotFound(f"No diffusion pipeline in {folder}: looked for {index}.")
-    extras = folder / "hemiola.json"
-    return PipelineFiles(folder, read_json(index), read_json(extras) if extras.is_file() else {})
+    return PipelineFiles(folder, read_json(index), read_declaration(folder))

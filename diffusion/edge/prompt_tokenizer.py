@@ -14,9 +14,9 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
 from hemiola.core.errors import CorruptWeights, ModelNotFound
+from hemiola.core.hub.source import read_json
 
 from .clip_tokenizer import clip_tokenizer, is_clip
-from .files import read_json
 
 
 class PromptTokenizer:

@@ -87,7 +87,9 @@ def test_flux_needs_the_ids_of_both_encoders_and_cannot_share_one(tmp_path: Path
         error = family.edge.validate(changed)
         assert error is not None and error.param == "token_ids" and named in error.message
     shutil.copytree(tiny_pipeline_dir("flux"), tmp_path / "flux")
-    (tmp_path / "flux" / "hemiola.json").write_text(json.dumps({"text_encoder": {"shares": "../chat"}}))
+    (tmp_path / "flux" / "hemiola.json").write_text(
+        json.dumps({"text_encoder": {"shares": "../chat", "hidden_state": -2}})
+    )
     with pytest.raises(UnsupportedModel, match="text_encoder"):
         open_edge(tmp_path / "flux")
 
