@@ -1,8 +1,8 @@
-"""What a device is, and which launched steps on it are complete.
+"""What a device is, where work on it is enqueued, and which launched steps are complete.
 
 `InFlight` counts steps per lane and delays callbacks until the steps that were in flight are complete; bytes
-retire through it. It does not know what a step does, nor who launches it. On a CPU a step is complete when its launch
-returns, and nothing is ever in flight; `core.streams` has the same for CUDA.
+retire through it. It does not know what a step does, nor who launches it. On a CPU there is one place for all work, a
+step is complete when its launch returns, and nothing is ever in flight; `core.streams` has the same for CUDA.
 """
 
 import os

@@ -1,6 +1,7 @@
-"""Lanes: ordered queues of launched steps on one device. Each lane is one stream, with at most `depth` steps in flight.
+"""Lanes: ordered queues of launched steps on one device, each with at most `depth` steps in flight.
 
-A CPU has one lane that serves every name; a GPU has one for language and one for media.
+A CPU has one lane that serves every name; a GPU has one for language and one for media. While another lane has work, a
+lane's steps may have to do with a share of the SMs. Which streams that takes, `core.streams` knows.
 """
 
 import time
