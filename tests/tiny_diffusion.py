@@ -92,18 +92,22 @@ def randomise(module: torch.nn.Module, seed: int) -> Any:
     return module.eval()
 
 
+def _tiny_picture_vae(*, force_upcast: bool) -> AutoencoderKL:
+    return AutoencoderKL(
+        block_out_channels=(8, 16, 16), layers_per_block=1, latent_channels=4, norm_num_groups=4, sample_size=32,
+        down_block_types=("DownEncoderBlock2D",) * 3, up_block_types=("UpDecoderBlock2D",) * 3,
+        mid_block_add_attention=True, use_quant_conv=False, use_post_quant_conv=False, force_upcast=force_upcast,
+        scaling_factor=0.4, shift_factor=0.2,
+    )  # fmt: skip
+
+
 def tiny_zimage(seed: int = 0, **transformer: Any) -> ZImagePipeline:
     torch.manual_seed(seed)
     config: dict[str, Any] = {
         "in_channels": 4, "dim": 48, "n_layers": 3, "n_refiner_layers": 2, "n_heads": 3, "n_kv_heads": 3,
         "cap_feat_dim": 32, "axes_dims": [4, 6, 6], "axes_lens": [128, 16, 16], "rope_theta": 256.0, "t_scale": 1000.0,
     }  # fmt: skip
-    vae = AutoencoderKL(
-        block_out_channels=(8, 16, 16), layers_per_block=1, latent_channels=4, norm_num_groups=4, sample_size=32,
-        down_block_types=("DownEncoderBlock2D",) * 3, up_block_types=("UpDecoderBlock2D",) * 3,
-        mid_block_add_attention=True, use_quant_conv=False, use_post_quant_conv=False, force_upcast=False,
-        scaling_factor=0.4, shift_factor=0.2,
-    )  # fmt: skip
+    vae = _tiny_picture_vae(force_upcast=False)
     encoder = Qwen3Model(Qwen3Config(
         vocab_size=264, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=2,
         num_key_value_heads=1, head_dim=16, max_position_embeddings=512, tie_word_embeddings=True,
@@ -147,12 +151,7 @@ def tiny_flux(seed: int = 0, **transformer: Any) -> FluxPipeline:
         "in_channels": 16, "num_layers": 2, "num_single_layers": 3, "attention_head_dim": 12, "num_attention_heads": 2,
         "joint_attention_dim": 24, "pooled_projection_dim": 16, "guidance_embeds": True, "axes_dims_rope": (4, 4, 4),
     }  # fmt: skip
-    vae = AutoencoderKL(
-        block_out_channels=(8, 16, 16), layers_per_block=1, latent_channels=4, norm_num_groups=4, sample_size=32,
-        down_block_types=("DownEncoderBlock2D",) * 3, up_block_types=("UpDecoderBlock2D",) * 3,
-        mid_block_add_attention=True, use_quant_conv=False, use_post_quant_conv=False, force_upcast=True,
-        scaling_factor=0.4, shift_factor=0.2,
-    )  # fmt: skip
+    vae = _tiny_picture_vae(force_upcast=True)
     tokenizer = tiny_clip_tokenizer(max_len=16)
     clip = CLIPTextModel(CLIPTextConfig(
         vocab_size=len(tokenizer), hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,

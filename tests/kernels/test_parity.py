@@ -1,8 +1,5 @@
 """Every backend of every operation that can run here gives what the formula says."""
 
-import importlib.util
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,19 +11,9 @@ from hemiola.kernels.attention.paged_fixed_torch import TorchFixedPlan
 from hemiola.kernels.attention.paged_torch import TorchPagedAttention, TorchPagedPlan
 from hemiola.kernels.operations import OPERATIONS
 from hemiola.kernels.registry import Operation, Target
+from hemiola.tests.kernels.cases import CASES
 
 TARGET = Target("cpu", torch.float32)
-
-
-def _load_cases() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("hemiola_kernel_cases", Path(__file__).with_name("cases.py"))
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-CASES = _load_cases().CASES
 
 
 @pytest.mark.parametrize(
