@@ -18,11 +18,15 @@ from .state import LanguageState
 
 
 class Chunk(NamedTuple):
-    """The next `num_new` tokens of a state; `is_last` when a token is sampled behind them."""
+    """The next `num_new` tokens of a state.
+
+    Behind the last `num_told` of them the answer has a token: one behind the prompt's end, and more where tokens are
+    forced, since these are known before they are told.
+    """
 
     state: LanguageState
     num_new: int
-    is_last: bool
+    num_told: int
 
 
 class StepInputs(NamedTuple):
@@ -32,7 +36,7 @@ class StepInputs(NamedTuple):
         rows: for the attention backend.
         token_ids_T, positions_T, page_idx_T, offset_T: of all tokens, on the device.
         sampled_R: index into T of the tokens behind which one is sampled; None when that is all of them.
-        sampled_rows_R: request rows of those, on the device.
+        sampled_rows_R: request rows of those, on the device; nobody's where another token of the row follows.
     """
 
     rows: PagedRows
@@ -104,8 +108,11 @@ def compose(
     sampled = [*range(num_decodes)]
     if chunks:
         last_R = np.cumsum(len_R) - 1
-        sampled += [int(last_R[num_decodes + i]) for i, chunk in enumerate(chunks) if chunk.is_last]
-    sampled_rows = [*rows[:num_decodes], *(chunk.state.row for chunk in chunks if chunk.is_last)]
+        for last, chunk in zip(last_R[num_decodes:].tolist(), chunks, strict=True):
+            sampled += range(last + 1 - chunk.num_told, last + 1)
+    sampled_rows = rows[:num_decodes]
+    for chunk in chunks:
+        sampled_rows += ([table.nobody] * chunk.num_told)[1:] + [chunk.state.row] * (chunk.num_told > 0)
     return StepInputs(
         PagedRows(num_decodes, lens, context_R, table.pages[row_R, :num_pages]),
         _token_ids(decodes, chunks, table, device),

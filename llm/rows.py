@@ -22,11 +22,13 @@ class RowTable:
     Fields:
         pages: [row, page] page ids.
         newest: [row] the token that was sampled last, int64 on the device.
+        nobody: a row of `newest` that is never anybody's.
     """
 
     def __init__(self, device: torch.device, clock: InFlight) -> None:
         self.pages: Ints = np.zeros((_FIRST_ROWS, _FIRST_PAGES), dtype=np.int64)
-        self.newest = torch.zeros(_DEVICE_ROWS, dtype=torch.int64, device=device)
+        self.newest = torch.zeros(_DEVICE_ROWS + 1, dtype=torch.int64, device=device)
+        self.nobody = _DEVICE_ROWS
         self._free = list(reversed(range(_FIRST_ROWS)))
         self._clock = clock
 

@@ -30,14 +30,15 @@ class Served:
 
 
 class LanguageState:
-    """See `core.step.StateView`. Positions advance at launch; `token_ids` and `last_token_s` at collect.
+    """See `core.step.StateView`. Positions advance at launch; `token_ids` and `num_generated` at collect.
 
     Fields:
         request, served: what was asked, and of whom.
         is_plain: greedy, nothing forced, no log probabilities, so that sampling need not ask.
         memory: its pages.
         row: of the runner's row table; -1 before its first step and while parked.
-        token_ids: the prompt and what was delivered since.
+        token_ids: the prompt, all forced tokens but the last, and what was chosen since: tokens that the host knows.
+        num_generated: tokens that were delivered.
         num_computed: tokens whose keys and values are launched.
         target_len: tokens that are known or sampled in flight: what has to be computed before the next is sampled.
         max_len: where `target_len` ends.
@@ -53,6 +54,7 @@ class LanguageState:
         "memory",
         "num_cached",
         "num_computed",
+        "num_generated",
         "num_steps",
         "request",
         "row",
@@ -68,7 +70,9 @@ class LanguageState:
         self.is_plain = sampling.temperature == 0 and sampling.logprobs is None and not sampling.forced_token_ids
         self.memory = memory
         self.row = -1
-        self.token_ids = list(request.token_ids)
+        room = max_len - len(request.token_ids)
+        self.token_ids = [*request.token_ids, *sampling.forced_token_ids[:room][:-1]]
+        self.num_generated = 0
         self.num_computed = 0
         self.target_len = len(self.token_ids)
         self.max_len = max_len
@@ -93,9 +97,9 @@ class LanguageState:
         return len(self.request.token_ids)
 
     @property
-    def num_generated(self) -> int:
-        """Tokens that were delivered."""
-        return len(self.token_ids) - len(self.request.token_ids)
+    def num_sampled(self) -> int:
+        """Tokens of the answer that are launched."""
+        return max(self.num_computed - len(self.request.token_ids) + 1, 0)
 
     @property
     def phase(self) -> str:
@@ -174,7 +178,7 @@ class LanguageState:
 
     @property
     def due_s(self) -> float:
-        return token_due_s(self.request, self.target_len - len(self.request.token_ids), self.last_token_s)
+        return token_due_s(self.request, self.num_sampled, self.last_token_s)
 
 
 def chunk_work(start: int, num_new: int) -> Work:

@@ -32,6 +32,9 @@ from .state import LanguageState, Served, chunk_work
 # Pages are taken for so many tokens more, as long as there are any: taking them one by one costs more than it saves.
 _TOKENS_AHEAD = 12
 
+# Forced tokens whose logits are computed in one step: each takes the vocabulary twice over in float32.
+_MOST_TOLD = 1024
+
 _by_length = attrgetter("num_computed")
 
 
@@ -137,7 +140,7 @@ class TokenSteps:
         self, step: TokenStep, states: Sequence[LanguageState], budget: int, quantum: Tokens
     ) -> Batch | Shortfall:
         planned: list[LanguageState] = []
-        page_len, context_tokens = self._served.page_len, 0
+        page_len, context_tokens, told_budget = self._served.page_len, 0, _MOST_TOLD
         prefill = Work()
         shortfall: Shortfall | None = None
         for state in states:
@@ -146,7 +149,7 @@ class TokenSteps:
             if state.memory.waits is not None and not self.begin(state, may_wait=bool(planned)):
                 continue
             start = state.num_computed
-            num_new = min(state.target_len - start, budget)
+            num_new = min(state.target_len - start, budget, max(state.prompt_len - start, 0) + told_budget)
             if start + num_new > len(state.memory.pages) * page_len:
                 shortfall = self._grow(state, start + num_new, step)
                 if shortfall is not None:
@@ -159,7 +162,9 @@ class TokenSteps:
                 step.decodes.append(state)
                 context_tokens += start + 1
             else:
-                step.chunks.append(Chunk(state, num_new, start + num_new == state.target_len))
+                num_told = _num_told(state, start, num_new)
+                told_budget = max(told_budget - num_told, 1)
+                step.chunks.append(Chunk(state, num_new, num_told))
                 prefill = prefill.plus(chunk_work(start, num_new))
         num_decodes = len(step.decodes)
         work = prefill.plus(Work(num_decodes, num_decodes, context_tokens, context_tokens))
@@ -206,9 +211,14 @@ class TokenSteps:
         with torch.inference_mode():
             self._prepare_pages(step)
             step.decodes.sort(key=_by_length)
-            step.sampled = [*step.decodes, *(chunk.state for chunk in step.chunks if chunk.is_last)]
+            counters = [state.num_sampled for state in step.decodes]
+            step.sampled = list(step.decodes)
+            for state, num_new, num_told in step.chunks:
+                first = state.num_computed + num_new - num_told - state.prompt_len + 1
+                counters += range(first, first + num_told)
+                step.sampled += [state] * num_told
             asked = {
-                row: Asked(state.request.sampling, state.target_len - len(state.request.token_ids))
+                row: Asked(state.request.sampling, counters[row])
                 for row, state in enumerate(step.sampled)
                 if not state.is_plain
             }
@@ -276,11 +286,11 @@ class TokenSteps:
             state.target_len += 1
             state.num_steps += 1
             state.last_token_s = now_s
-        for state, num_new, is_last in step.chunks:
+        for state, num_new, _ in step.chunks:
             state.memory.tail = None
             state.num_computed += num_new
             state.num_steps += 1
-            if is_last:
+            if state.num_computed == state.target_len:
                 state.target_len += 1
                 state.last_token_s = now_s
 
@@ -307,13 +317,20 @@ class TokenSteps:
 def _output(state: LanguageState, token_id: int, log_probs: tuple[Any, ...]) -> StepOutput:
     """The state's next token, and its end if it has one."""
     request, token_ids = state.request, state.token_ids
-    token_ids.append(token_id)
+    state.num_generated += 1
+    if state.prompt_len + state.num_generated > len(token_ids):
+        token_ids.append(token_id)
     if token_id in request.sampling.stop_token_ids:
         return StepOutput(state, (finished(state, "stop", token_id),), True)
     token = Token(request.id, token_id, *log_probs)
-    if len(token_ids) == state.max_len:
+    if state.prompt_len + state.num_generated == state.max_len:
         return StepOutput(state, (token, finished(state, "length")), True)
     return StepOutput(state, (token,))
+
+
+def _num_told(state: LanguageState, start: int, num_new: int) -> int:
+    """Behind how many of the tokens [start, start + num_new) the answer has one: those from the prompt's last on."""
+    return max(start + num_new - max(start, state.prompt_len - 1), 0)
 
 
 def finished(state: LanguageState, reason: Literal["stop", "length"], stop_reason: int | None = None) -> Event:

@@ -103,3 +103,32 @@ def test_log_probabilities_are_of_the_distribution_before_temperature(make_runne
 
 
 RECORDED = [0.6524484863039106, 0.36818951554596424, 0.15403342572972178, 0.21985458675771952]
+
+
+def test_forced_tokens_are_computed_with_the_prompt(make_runner: MakeRunner) -> None:
+    forced = (7, 11, 13, 17, 19)
+    requests = [ask(f"{n}", range(3, 12), max_tokens=n, forced_token_ids=forced, logprobs=1) for n in (3, 5, 8)]
+    one_by_one = [ask(f"{n}", (*range(3, 12), *forced[:n]), max_tokens=1, logprobs=1) for n in range(5)]
+    driver, alone = Driver(make_runner(prefix_cache=False)), Driver(make_runner())
+    tokens = driver.run(*requests)
+    assert tokens["3"] == list(forced[:3]) and tokens["5"] == list(forced) and tokens["8"][:5] == list(forced)
+    assert [batch.work.new_tokens for batch in driver.launched] == [11 + 13 + 13, 1, 1, 1]
+    alone.run(*one_by_one)
+    for n in range(5):
+        told, expected = driver.events["8"][n], alone.events[str(n)][0]
+        assert told.top_logprobs[0].token_id == expected.top_logprobs[0].token_id
+        assert told.top_logprobs[0].logprob == pytest.approx(expected.top_logprobs[0].logprob, abs=1e-5)
+
+
+def test_an_answer_ends_at_a_forced_stop_token(make_runner: MakeRunner) -> None:
+    driver = Driver(make_runner())
+    driver.run(ask("a", range(3, 12), forced_token_ids=(7, 11, 13, 17), stop_token_ids=(11,)))
+    assert driver.tokens("a") == [7]
+    assert driver.finished("a").reason == "stop"
+
+
+@pytest.mark.parametrize("quantum", [3, 10, 11])
+def test_forced_tokens_may_be_cut_like_prompts(make_runner: MakeRunner, quantum: int) -> None:
+    request = ask("a", range(3, 12), max_tokens=9, forced_token_ids=(7, 11, 13, 17, 19, 23), logprobs=2)
+    whole, cut = Driver(make_runner()), Driver(make_runner(), quantum=quantum, depth=2)
+    assert cut.run(request) == whole.run(request)

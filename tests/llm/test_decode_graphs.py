@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from hemiola.core.graphs import Graph, GraphPool
+from hemiola.core.request import TextRequest
 from hemiola.kernels.attention.paged_torch import TorchPagedAttention
 from hemiola.kernels.captured import keeping
 from hemiola.llm import LanguageRunner
@@ -17,7 +18,7 @@ def pool() -> GraphPool:
     return GraphPool(torch.device("cpu"), keeping)
 
 
-def requests() -> list[object]:
+def requests() -> list[TextRequest]:
     plain = [ask(f"plain{i}", range(3 + i, 9 + 5 * i), max_tokens=6 + i) for i in range(5)]
     sampled = [ask(f"sampled{i}", range(40, 50 + i), temperature=0.9, top_p=0.9, seed=i, logprobs=2) for i in range(2)]
     return [*plain, *sampled, ask("forced", (5, 6, 7), forced_token_ids=(9, 9, 4))]
@@ -37,6 +38,7 @@ def test_only_steps_without_chunks_use_a_graph(make_runner: MakeRunner) -> None:
     driver = Driver(runner)
     driver.admit(ask("a", range(1, 20)))
     driver.step()
+    assert runner.steps.graphs is not None
     assert runner.steps.graphs.num_graphs == 0
     driver.step()
     assert runner.steps.graphs.num_graphs == 1
@@ -63,6 +65,7 @@ def test_the_padding_page_may_move(make_runner: MakeRunner) -> None:
         i for i in range(runner.kv_cache.arena.nbytes // page_class._free.span_bytes) if page in page_class.ids_in(i)
     )
     filler = page_class.take(len(page_class.ids_in(span)), "filler")
+    assert isinstance(filler, list)
     page_class.free(filler, "filler")
     assert page_class.vacate([span], lambda: False)
     expected = Driver(make_runner()).run(ask("b", range(2, 30)))
