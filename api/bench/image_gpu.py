@@ -80,9 +80,8 @@ def _denoise(engine: TimedEngine, count: int, steps: int, size: str | None) -> t
     ids: list[str] = []
     defaults = front.edge.defaults
     width, height = parse_size(size) if size is not None else (defaults.width, defaults.height)
-    start = engine.stream_image if front.kind == "image" else engine.stream_video
     for seed in range(count):
-        stream = start(PROMPT, model=front.name, size=(width, height), num_inference_steps=steps, seed=seed)
+        stream = engine.stream_media(PROMPT, front, size=(width, height), num_inference_steps=steps, seed=seed)
         stream.result()
         ids += stream.request_ids
     (request,) = front.requests(PROMPT, CallTerms(), size=(width, height))

@@ -113,9 +113,7 @@ def _denoise_alone(engine: TimedEngine, size: str | None) -> float:
 
 
 def _start_picture(engine: TimedEngine, size: str | None, steps: int) -> Stream[Any]:
-    front = engine.media()
-    start = engine.stream_image if front.kind == "image" else engine.stream_video
-    return start(PROMPT, model=front.name, size=size, num_inference_steps=steps, seed=1)
+    return engine.stream_media(PROMPT, engine.media(), size=size, num_inference_steps=steps, seed=1)
 
 
 def _wait_for_steps(engine: TimedEngine, picture: Stream[Any], count: int) -> None:

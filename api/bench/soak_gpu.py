@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from hemiola.core.errors import HemiolaError, RequestAborted
@@ -20,6 +21,7 @@ from .timed import TimedEngine
 NUM_TEXTS, NUM_MEDIA = 24, 2  # at the same time, of each model
 ABORTED_SHARE = 0.3
 _LOOK_EVERY_S = 0.01
+_IDLE_WITHIN_S = 60.0
 _MAX_TOKENS = 200
 
 
@@ -121,10 +123,10 @@ class _Load:
     def _start(self, name: str) -> Stream[Any]:
         front, rng, engine = self._engine.fronts[name], self._rng, self._engine
         if isinstance(front, MediaFront):
-            start = engine.stream_image if front.kind == "image" else engine.stream_video
             prompt = f"{PROMPT}, number {rng.randrange(50)}"
             steps = rng.randint(1, self._steps)
-            return start(prompt, model=name, size=self._size, num_inference_steps=steps, seed=rng.getrandbits(31))
+            seed = rng.getrandbits(31)
+            return engine.stream_media(prompt, front, size=self._size, num_inference_steps=steps, seed=seed)
         vocab_size = front.tokenizer.vocab_size
         # Some prompts begin alike, so that prefixes are shared and evicted.
         start_ids = [rng.randrange(4)] * (self._context // 2)
@@ -135,27 +137,36 @@ class _Load:
 
 
 def leaked_bytes(engine: TimedEngine, ended: set[str]) -> tuple[int, bool]:
-    """Bytes that still belong to ended requests, and whether the arena's books are right; once it is idle."""
-    found: Future[tuple[int, bool]] = Future()
+    """Bytes that still belong to ended requests, and whether the arena's books are right; once it is idle.
 
-    def look(scheduler: Scheduler) -> None:
-        if not scheduler.is_idle:
-            engine._loop.call(look)
-            return
-        composition = engine.composition
-        forget_prefixes(composition)
-        ledger = composition.arena.ledger
-        leaked = sum(
-            sum(kinds.values())
-            for owner, kinds in ledger.owners.items()
-            if owner in ended or owner.startswith("carry:")
-        )
-        try:
-            ledger.check()
-        except AssertionError:
-            found.set_result((leaked, False))
-        else:
-            found.set_result((leaked, True))
+    Raises:
+        TimeoutError: it has not become idle within a minute.
+    """
+    end_s = time.monotonic() + _IDLE_WITHIN_S
+    while time.monotonic() < end_s:
+        found: Future[tuple[int, bool] | None] = Future()
+        engine._loop.call(partial(_look, engine, ended, found))
+        seen = found.result(_IDLE_WITHIN_S)
+        if seen is not None:
+            return seen
+        time.sleep(_LOOK_EVERY_S)  # the loop serves all that is asked of it before it steps on
+    raise TimeoutError(f"The engine was still at work after {_IDLE_WITHIN_S:g} s.")
 
-    engine._loop.call(look)
-    return found.result(60.0)
+
+def _look(engine: TimedEngine, ended: set[str], found: "Future[tuple[int, bool] | None]", scheduler: Scheduler) -> None:
+    """On the loop's thread; None while the engine is at work."""
+    if not scheduler.is_idle:
+        found.set_result(None)
+        return
+    composition = engine.composition
+    forget_prefixes(composition)
+    ledger = composition.arena.ledger
+    leaked = sum(
+        sum(kinds.values()) for owner, kinds in ledger.owners.items() if owner in ended or owner.startswith("carry:")
+    )
+    try:
+        ledger.check()
+    except AssertionError:
+        found.set_result((leaked, False))
+    else:
+        found.set_result((leaked, True))

@@ -55,6 +55,11 @@ class TimedEngine(Engine):
         """
         return _only("media", [each for each in self.fronts.values() if isinstance(each, MediaFront)])
 
+    def stream_media(self, prompt: str, front: MediaFront, **options: Any) -> Stream[Any]:
+        """Whatever that pipeline makes."""
+        start = self.stream_image if front.kind == "image" else self.stream_video
+        return start(prompt, model=front.name, **options)
+
 
 def _only(kind: str, fronts: list[F]) -> F:
     if len(fronts) != 1:

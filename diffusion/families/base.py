@@ -16,6 +16,11 @@ from ..solvers import Schedule, Solver
 from ..stage import Clean, Noisy, Prompt, Stage
 
 
+def drawn(shape: Sequence[int], seed: int) -> Tensor:
+    """Starting latents as diffusers draws them: float32, on the CPU, one request at a time."""
+    return torch.randn(tuple(shape), generator=torch.Generator("cpu").manual_seed(seed))
+
+
 class Family(Protocol):
     """One pipeline, loaded."""
 

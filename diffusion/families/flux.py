@@ -30,6 +30,7 @@ from ..solvers import Schedule, make_solver
 from ..stage import Block, Carry, Noisy
 from ..text_layers import ClipLayers, T5Layers
 from ..vae_2d import Decode2d
+from .base import drawn
 from .flux_blocks import FluxBlocks
 from .flux_encode import FluxEncode
 from .flux_layout import Layout, Shape, Size, guided, join, layout_of, patchified, split, unpatchified
@@ -61,9 +62,7 @@ class Flux:
         return self.denoise.channels, 1, request.height // self._scale, request.width // self._scale
 
     def noise(self, request: MediaRequest) -> Tensor:
-        channels, _, height, width = self.latents_shape(request)
-        generator = torch.Generator("cpu").manual_seed(request.seed)
-        return torch.randn((1, channels, height, width), generator=generator).view(channels, 1, height, width)
+        return drawn(self.latents_shape(request), request.seed)
 
     def prompts(self, request: MediaRequest) -> Sequence[tuple[int, ...]]:
         """CLIP's ids are all equally long, so that T5's can follow them."""
@@ -134,7 +133,7 @@ class _Denoise:
             "rows": segments * torch.int64.itemsize,
         }
 
-    # -- the ends of a step
+    # The ends of a step
 
     def open(self, rows: Sequence[Noisy]) -> Carry:
         shapes = [
@@ -166,7 +165,7 @@ class _Denoise:
             for row, branches in zip(rows, layout.branches, strict=True)
         ]
 
-    # -- blocks
+    # Blocks
 
     def _double(self, block: Any, carry: Carry) -> None:
         tensors = carry.tensors
@@ -180,7 +179,7 @@ class _Denoise:
     def _single(self, block: Any, carry: Carry) -> None:
         carry.tensors["x"] = self._run.single(block, _layout(carry), carry.tensors)
 
-    # -- parts
+    # Parts
 
     def _time(self, rows: Sequence[Noisy]) -> Tensor:
         """[R, D], of timesteps and guidance in the model's own precision, as it was trained."""

@@ -31,6 +31,7 @@ from ..solvers import Schedule, make_solver
 from ..stage import Block, Carry, Noisy
 from ..text_layers import T5Layers
 from ..vae_wan import DecodeWan
+from .base import drawn
 from .wan_blocks import Branch, WanBlocks
 
 _MANY_TOKENS = 8192
@@ -61,8 +62,7 @@ class Wan:
         return self.denoise.channels, frames, request.height // self._spatial, request.width // self._spatial
 
     def noise(self, request: MediaRequest) -> Tensor:
-        generator = torch.Generator("cpu").manual_seed(request.seed)
-        return torch.randn((1, *self.latents_shape(request)), generator=generator)[0]
+        return drawn(self.latents_shape(request), request.seed)
 
     def prompts(self, request: MediaRequest) -> Sequence[tuple[int, ...]]:
         return [unpadded(ids) for ids in self._padded_prompts(request)]
@@ -192,7 +192,7 @@ class _Denoise:
             "rows": branches * torch.int64.itemsize,
         }
 
-    # -- the ends of a step
+    # The ends of a step
 
     def open(self, rows: Sequence[Noisy]) -> Carry:
         model = self._model
@@ -229,7 +229,7 @@ class _Denoise:
             guided[branch.row] = negative + scale_of_row * (guided[branch.row] - negative)
         return guided
 
-    # -- blocks
+    # Blocks
 
     def _make_blocks(self, shape: _Shape) -> Sequence[Block]:
         """Two for each of the model's, or four where one branch alone fills a device."""
@@ -257,7 +257,7 @@ class _Denoise:
         whole = len(changed) == len(x_NLD)
         tensors["x"] = changed if whole else torch.cat([x_NLD[: span.start], changed, x_NLD[span.stop :]])
 
-    # -- parts
+    # Parts
 
     def _num_tokens(self, sides: Sequence[int]) -> int:
         return math.prod(side // patch for side, patch in zip(sides, self._patch, strict=True))

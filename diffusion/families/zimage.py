@@ -30,6 +30,7 @@ from ..solvers import Schedule, make_solver
 from ..stage import Block, Carry, Noisy
 from ..text_layers import DecoderLayers
 from ..vae_2d import Decode2d
+from .base import drawn
 from .zimage_layout import (
     Layout,
     Picture,
@@ -79,9 +80,7 @@ class ZImage:
         return self.denoise.channels, 1, request.height // self._scale, request.width // self._scale
 
     def noise(self, request: MediaRequest) -> Tensor:
-        channels, _, height, width = self.latents_shape(request)
-        generator = torch.Generator("cpu").manual_seed(request.seed)
-        return torch.randn((1, channels, height, width), generator=generator).view(channels, 1, height, width)
+        return drawn(self.latents_shape(request), request.seed)
 
     def prompts(self, request: MediaRequest) -> Sequence[tuple[int, ...]]:
         encoder = self.edge.encoder
@@ -270,7 +269,7 @@ class _Denoise:
             "rows": tokens * torch.int64.itemsize,
         }
 
-    # -- the ends of a step
+    # The ends of a step
 
     def open(self, rows: Sequence[Noisy]) -> Carry:
         transformer = self._transformer
@@ -303,7 +302,7 @@ class _Denoise:
             for row, shape, branches in zip(rows, layout.shapes, layout.branches, strict=True)
         ]
 
-    # -- blocks
+    # Blocks
 
     def _refine(self, layer: Any, carry: Carry) -> None:
         layout: Layout = carry.facts
@@ -327,7 +326,7 @@ class _Denoise:
         modulation = self._modulation(layer, tensors["time"], tensors[f"{of}rows"])
         tensors["x"] = self._transformer.block(layer, tensors["x"], tensors[f"{of}rope"], packing, modulation)
 
-    # -- parts
+    # Parts
 
     def _embedded(self, latents: Sequence[Tensor]) -> Sequence[Tensor]:
         """Picture tokens of each row, padded [picture_len, D]."""
