@@ -129,6 +129,7 @@ class PictureShower:
             "quality": "auto",
             "background": "opaque",
             "output_format": self._ask.picture_format,
+            "model": self._ask.media.alias or self._ask.media.front.name,
             "index": self._index[request_id],
             "seed": self._ask.media.seed + self._index[request_id],
         }

@@ -137,7 +137,7 @@ def test_threads_share_a_client(engine: Engine, client: Client) -> None:
 def test_pictures_are_the_engines_pixel_by_pixel(engine: Engine, client: Client) -> None:
     options = {"seed": 4, "n": 2, "size": "64x96", "num_inference_steps": 2}
     ours, theirs = (asked.image("a red fox", **options) for asked in (client, engine))
-    assert ours.model == theirs.model or ours.model == ""
+    assert ours.model == theirs.model == IMAGE, "not named in the call, so it is the server that tells it"
     assert [picture.seed for picture in ours] == [4, 5]
     assert [picture.pixels for picture in ours] == [picture.pixels for picture in theirs]
 

@@ -186,6 +186,7 @@ def test_the_openai_client_gets_each_picture_as_it_is_done(server: MediaServer) 
     for i, event in done.items():
         assert event["type"] == "image_generation.completed"
         assert (event["seed"], event["size"], event["output_format"]) == (4 + i, "64x64", "png")
+        assert event["model"] == "brush"
         assert event["usage"]["total_tokens"] == 2
         assert picture(str(event["b64_json"])).getpixel((0, 0)) == tuple(colour(4 + i))
 
