@@ -75,7 +75,7 @@ def tool(function: Callable[..., Any]) -> Tool:
     """
     if not inspect.isroutine(function):
         raise InvalidRequest("tool", f"Invalid tool: {function!r}. Allowed: functions and methods.")
-    hints = get_type_hints(function)
+    hints = _hints(function)
     parameters = inspect.signature(function).parameters
     for name, parameter in parameters.items():
         is_named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
@@ -85,8 +85,9 @@ def tool(function: Callable[..., Any]) -> Tool:
         try:
             msgspec.json.schema(hints[name])
         except TypeError as error:
-            text = f"'{name}' of {function.__name__}, {hints[name]}, is of a type that JSON cannot give: {error}"
-            raise InvalidRequest(name, text) from error
+            reason = str(error).splitlines()[-1].removesuffix(".")  # what is before it is for users of msgspec
+            text = f"'{name}' of {function.__name__} has the type {_shown(hints[name])}, which JSON cannot give: "
+            raise InvalidRequest(name, f"{text}{reason}. Allowed: {_JSON_TYPES}.") from error
     return Tool(
         function,
         function.__name__,
@@ -94,6 +95,24 @@ def tool(function: Callable[..., Any]) -> Tool:
         {name: hints[name] for name in parameters},
         tuple(name for name, parameter in parameters.items() if parameter.default is parameter.empty),
     )
+
+
+_JSON_TYPES = (
+    "str, int, float, bool, None, Any, Literal, enums, list, tuple, set, dict, TypedDict, dataclasses, "
+    "msgspec Structs, dates and times, and unions of these that JSON can tell apart"
+)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(function)
+    except (NameError, SyntaxError, TypeError) as error:
+        text = f"Invalid tool: an annotation of {function.__name__} is no type: {error}. Allowed: {_JSON_TYPES}."
+        raise InvalidRequest("tool", text) from error
+
+
+def _shown(hint: Any) -> str:
+    return hint.__qualname__ if type(hint) is type else str(hint)
 
 
 def checked_tools(name: str, tools: Any) -> tuple[Tool, ...]:

@@ -1,6 +1,7 @@
 """Tools: what the model is told of a function, what becomes of its calls, on the demo model and on scripted answers."""
 
 import json
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import pytest
@@ -87,6 +88,46 @@ async def test_whatever_becomes_of_a_call_is_told(arguments: str, result: str) -
         return a / b
 
     assert await divide.call(arguments) == result
+
+
+class Odd:
+    """Nothing that JSON could give."""
+
+
+@dataclass
+class Holder:
+    odd: Odd
+
+
+@pytest.mark.parametrize(
+    ("hint", "words"),
+    [
+        (Odd, ["the type Odd,"]),
+        (list[Odd], ["the type list[", "Odd]"]),
+        (Holder, ["the type Holder,", "Odd'> is not supported"]),
+        (list[int] | set[int], ["list[int] | set[int]", "more than one array-like"]),
+        (5, ["the type 5,"]),
+    ],
+)
+def test_types_that_json_cannot_give_are_refused_by_the_arguments_name(hint: Any, words: list[str]) -> None:
+    """The message was msgspec's own, of a `schema_hook` that no tool has."""
+
+    def look(where: Any) -> None: ...
+
+    look.__annotations__["where"] = hint
+    with pytest.raises(InvalidRequest) as refused:
+        hm.tool(look)
+    said = refused.value.message
+    assert refused.value.param == "where" and "'where' of look has" in said and "Allowed: str, int," in said
+    assert all(word in said for word in words) and "hook" not in said and "\n" not in said
+
+
+def test_annotations_that_are_no_types_are_refused() -> None:
+    def look(where: "Nowhere") -> None:  # type: ignore[name-defined]  # noqa: F821
+        ...
+
+    with pytest.raises(InvalidRequest, match=r"annotation of look is no type: name 'Nowhere'.*Allowed: str,"):
+        hm.tool(look)
 
 
 def test_functions_without_annotations_are_refused() -> None:
