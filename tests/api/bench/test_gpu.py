@@ -94,6 +94,26 @@ def test_bytes_of_ended_requests_are_found() -> None:
         engine.composition.arena._room.nbytes -= 256
 
 
+def test_an_engine_at_work_steps_on_while_it_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look that found it busy asked for the next one at once, which the loop served before any step: for ever."""
+    monkeypatch.setattr(soak_gpu, "_IDLE_WITHIN_S", 20.0)
+    with TimedEngine(TEXT, threads=1) as engine:
+        stream = engine.stream_complete("Hi", max_tokens=200, ignore_eos=True)
+        next(iter(stream))
+        assert not stream.is_done
+        assert soak_gpu.leaked_bytes(engine, set(stream.request_ids)) == (0, True)
+        assert engine.num_finals[stream.request_ids[0]] == 1
+
+
+def test_an_engine_that_stays_at_work_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(soak_gpu, "_IDLE_WITHIN_S", 0.05)
+    with TimedEngine(TEXT, threads=1) as engine:
+        stream = engine.stream_complete("Hi", max_tokens=2000, ignore_eos=True)
+        with pytest.raises(TimeoutError, match=r"still at work after 0\.05 s"):
+            soak_gpu.leaked_bytes(engine, set(stream.request_ids))
+        stream.cancel()
+
+
 def test_gaps_are_counted_while_all_rows_decode() -> None:
     found = decoding([[0.0, 1.0, 2.0, 3.0, 4.0], [1.5, 2.0, 3.0, 4.0, 5.0, 9.0]])
     assert found.window == (2.0, 4.0)
