@@ -1,4 +1,7 @@
-"""The command line: `hemiola COMMAND`. One module a command, each with `add_arguments` and `run`."""
+"""The command line: `hemiola COMMAND`, or `python -m hemiola COMMAND`.
+
+One module a command, each with `add_arguments` and `run`.
+"""
 
 import argparse
 import logging

@@ -1,6 +1,8 @@
 """The command line, as people type it, on the built-in models."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import av
@@ -19,6 +21,19 @@ def test_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["image", "a red fox", "-o", str(path), *QUICK]) == 0
     assert Image.open(path).size == (128, 128)
     assert f"{path} (seed 3)" in capsys.readouterr().out
+
+
+def test_python_runs_the_package_as_the_script_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """There was no `python -m hemiola`. Somewhere else than in the repository, where `-m` would look first."""
+    ran = [
+        subprocess.run([sys.executable, "-m", "hemiola", *said], capture_output=True, text=True, cwd=tmp_path)
+        for said in (["export-demo", "--help"], ["dance"])
+    ]
+    assert [each.returncode for each in ran] == [0, 2]
+    with pytest.raises(SystemExit):
+        main(["export-demo", "--help"])
+    assert ran[0].stdout == capsys.readouterr().out and "usage: hemiola export-demo" in ran[0].stdout
+    assert "invalid choice: 'dance'" in ran[1].stderr
 
 
 def test_several_pictures_of_a_size(tmp_path: Path) -> None:
@@ -135,7 +150,7 @@ def test_a_benchmark_prints_one_json_object_and_fails_below_its_targets(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["image", "a fox", "--size", "100x100"], ["width", "100", "multiples of 16"]),
+        (["image", "a fox", "--size", "100x100"], ["'size'", "100x100", "multiples of 16"]),
         (["image", "a fox", "--steps", "0"], ["num_inference_steps", "0"]),
         (["image", "a fox", "-m", "no-such-model"], ["no-such-model", "Looked for"]),
         (["chat", "hello", "--temperature", "9"], ["temperature", "9", "<= 2"]),
