@@ -12,6 +12,7 @@ import msgspec
 from hemiola.core.errors import HemiolaError, InvalidRequest, RequestAborted
 from hemiola.core.events import Finished, Pixels, Usage
 
+from ..front.terms import check_text
 from ..programs import news
 from ..programs.graph import Outcome
 from ..programs.schema import VERSION, ProgramGraph, SelectStep, Step, TurnStep
@@ -177,6 +178,8 @@ def score_graph(
     """
     if isinstance(choices, str) or not choices or not all(isinstance(choice, str) and choice for choice in choices):
         raise InvalidRequest("choices", "Invalid 'choices'. Allowed: at least one string, none empty.")
+    for choice in choices:
+        check_text("choices", choice)
     if (messages is None) == (prompt is None):
         raise InvalidRequest("prompt", "Say either 'messages' or 'prompt': choices answer or continue one of them.")
     if enable_thinking:

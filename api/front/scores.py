@@ -15,7 +15,7 @@ from hemiola.core.request import Sampling, TextRequest
 
 from ..results import Score
 from .conversation import split_begun
-from .terms import CallTerms
+from .terms import CallTerms, check_text
 from .text import MAX_ANSWERS, Messages, TextFront, context_message
 
 
@@ -42,6 +42,8 @@ def score_requests(
     """
     if isinstance(choices, str) or not choices or not all(isinstance(choice, str) and choice for choice in choices):
         raise InvalidRequest("choices", "Invalid 'choices'. Allowed: at least one string, none empty.")
+    for choice in choices:
+        check_text("choices", choice)
     most = MAX_ANSWERS // 2 if unconditional else MAX_ANSWERS
     if len(choices) > most:
         raise InvalidRequest("choices", f"Invalid 'choices': {len(choices)} of them. Allowed: {most} at most.")

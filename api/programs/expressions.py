@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from hemiola.core.errors import InvalidRequest
 
+from ..front.terms import check_text
 from .arguments import check_bounds, check_name, check_whole
 from .reading import Reader, ReadFloat, ReadInt, ReadJson
 from .scoring import SCORINGS, Scoring
@@ -166,6 +167,8 @@ def select(name: str, choices: Sequence[str], *, scoring: Scoring = "mean", mode
     if not given or not all(isinstance(choice, str) and choice for choice in given):
         text = f"Invalid 'choices' of '{name}': {choices!r:.80}. Allowed: at least one string, none empty."
         raise InvalidRequest("choices", text)
+    for choice in given:
+        check_text("choices", choice)
     if not isinstance(scoring, str) or scoring not in SCORINGS:
         text = f"Invalid 'scoring' of '{name}': {scoring!r}. Allowed: {', '.join(SCORINGS)}."
         raise InvalidRequest("scoring", text)

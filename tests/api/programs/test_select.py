@@ -168,5 +168,7 @@ def test_wrong_choices_are_named(demo: hm.Engine) -> None:
     for wrong in ([], ["a", ""], "ab"):
         with pytest.raises(InvalidRequest, match="choices"):
             demo.scores(wrong, messages=ASK)
+    with pytest.raises(InvalidRequest, match="'choices': not valid Unicode"):
+        hm.select("mood", ["calm", "\ud800"])
     with pytest.raises(InvalidRequest, match="either 'messages' or 'prompt'"):
         demo.scores(["a"], messages=ASK, prompt="x")
