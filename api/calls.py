@@ -14,7 +14,7 @@ from hemiola.core.request import Request, TextRequest
 from hemiola.core.tracing import StepRecord
 
 from .asking import Asking, Messages, Prompt
-from .front.media import MediaFront
+from .front.media import NO_OPTIONS, MediaFront
 from .front.scores import assemble_scores, score_requests
 from .front.terms import COMPLETION_MAX_TOKENS, CallTerms, check_options
 from .front.text import TextFront, assemble_answers
@@ -100,6 +100,7 @@ class Calls(Asking):
     ) -> Stream[Scores]:
         """What the model thinks of each choice, exactly. Options: see `score_requests`."""
         front = self.text_front(model)
+        check_options(options, score_requests)
         requests = score_requests(front, choices, terms or CallTerms(), **options)
 
         def assemble(events: Sequence[Event]) -> Scores:
@@ -114,9 +115,9 @@ class Calls(Asking):
     def stream_image(
         self, prompt: str, *, model: str | None = None, terms: CallTerms | None = None, **options: Any
     ) -> Stream[ImageResult]:
-        """Makes `n` pictures. Options: see `MediaFront.requests`."""
+        """Makes `n` pictures. Options: see `MediaFront.requests`, without those of clips."""
         front = self.media_front("image", model)
-        check_options(options, front.requests)
+        check_options(options, front.requests, without=NO_OPTIONS["image"])
         requests = front.requests(prompt, terms or CallTerms(), **options)
 
         def assemble(events: Sequence[Event]) -> ImageResult:
@@ -131,7 +132,7 @@ class Calls(Asking):
     ) -> Stream[VideoResult]:
         """Makes one clip. Options: see `MediaFront.requests`, without `n`."""
         front = self.media_front("video", model)
-        check_options(options, front.requests)
+        check_options(options, front.requests, without=NO_OPTIONS["video"])
         (request,) = front.requests(prompt, terms or CallTerms(), **options)
 
         def assemble(events: Sequence[Event]) -> VideoResult:

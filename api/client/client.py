@@ -11,7 +11,7 @@ from hemiola.core.errors import HemiolaError, InvalidRequest, RequestAborted
 from hemiola.core.events import Event, Finished, Image
 
 from ..asking import Asking, Messages, Prompt
-from ..front.terms import COMPLETION_MAX_TOKENS, CallTerms
+from ..front.terms import COMPLETION_MAX_TOKENS, CallTerms, check_options
 from ..results import Completion, ImageResult, Picture, Scores, VideoResult
 from ..stream import Stream
 from ..wakeups import Wakeups
@@ -181,6 +181,7 @@ class Client(Asking):
         Other servers score what continues plain text, if their completions have `echo` with `logprobs`.
         """
         terms = terms or CallTerms()
+        check_options(options, score_graph)
         graph = score_graph(choices, model, **options)
         body = to_json({"program": to_builtins(graph), "stream": True, **term_fields(terms)})
         found: list[Scores] = []

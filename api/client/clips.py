@@ -11,7 +11,7 @@ import httpx
 from hemiola.core.errors import HemiolaError
 from hemiola.core.events import Finished, Progress, Usage, Video
 
-from ..front.terms import CallTerms
+from ..front.terms import CallTerms, check_options
 from ..results import VideoResult
 from .connection import Connection
 from .decode import decode_clip
@@ -40,6 +40,7 @@ def clip_body(
     prompt: str, terms: CallTerms, *, num_frames: int | None = None, fps: int | None = None, **options: Any
 ) -> dict[str, Any]:
     """Options: see `media_fields`."""
+    check_options(options, clip_body, media_fields)
     return {**media_fields(prompt, terms, **options), "num_frames": num_frames, "fps": fps}
 
 

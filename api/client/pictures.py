@@ -13,7 +13,7 @@ from hemiola.core.errors import InvalidRequest
 from hemiola.core.events import Finished, Image, Progress, Usage
 
 from ..front.media import MAX_N, parse_size
-from ..front.terms import CallTerms, check_integer
+from ..front.terms import CallTerms, check_integer, check_options
 from .connection import Connection, read_json
 from .decode import decode_picture
 from .errors import ConnectionLost, error_of
@@ -61,6 +61,7 @@ def media_fields(
 
 def picture_bodies(prompt: str, terms: CallTerms, *, n: int = 1, **options: Any) -> list[dict[str, Any]]:
     """`n` bodies, with seeds `seed`, `seed + 1`, ... Options: see `media_fields`."""
+    check_options(options, picture_bodies, media_fields)
     check_integer("n", n, 1, MAX_N)
     body = {**media_fields(prompt, terms, **options), "response_format": "b64_json", "output_format": "png"}
     body["stream"] = True

@@ -13,7 +13,7 @@ from hemiola.core.errors import InvalidRequest
 from hemiola.core.events import Event
 
 from ..asking import Messages, Prompt
-from ..front.terms import CallTerms, check_integer
+from ..front.terms import CallTerms, check_integer, check_options
 from ..front.text import MAX_ANSWERS, MAX_N
 from .answers import AnswerReader
 from .chunks import read_chunk
@@ -44,6 +44,7 @@ def chat_bodies(
     Raises:
         InvalidRequest: what can be told without the model is wrong.
     """
+    check_options(sampling, chat_bodies, _bodies)
     thinking = {} if enable_thinking is None else {"enable_thinking": enable_thinking}
     body = {
         "model": model,
@@ -73,6 +74,7 @@ def completion_bodies(
     Raises:
         InvalidRequest: what can be told without the model is wrong.
     """
+    check_options(sampling, completion_bodies, _bodies)
     if not prompt:
         raise InvalidRequest("prompt", "Invalid 'prompt': no tokens. At least one is needed.", "empty_array")
     prompts: Sequence[Any] = [prompt] if isinstance(prompt, str) or isinstance(prompt[0], int) else prompt

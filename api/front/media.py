@@ -7,11 +7,13 @@ from typing import Any, get_args
 
 from hemiola.core.errors import InvalidRequest
 from hemiola.core.request import MediaRequest, PixelType
-from hemiola.diffusion.edge import Edge, load_tokenizers, open_edge
+from hemiola.diffusion.edge import Edge, Limits, load_tokenizers, open_edge
 
 from .terms import CallTerms, check_integer, check_number, check_text
 
 MAX_N = 10
+# Options of `MediaFront.requests` that are none for what the model makes.
+NO_OPTIONS = {"image": frozenset({"num_frames", "fps"}), "video": frozenset({"n"})}
 
 
 class MediaFront:
@@ -75,6 +77,9 @@ class MediaFront:
             )
             for index in range(n)
         ]
+        nearest = nearest_size((width, height), self.edge.limits)
+        if nearest != (width, height):
+            raise invalid_size("size", f"{width}x{height}", self.edge.limits, nearest)
         wrong = self.edge.validate(requests[0])
         if wrong is not None:
             raise wrong
@@ -92,6 +97,27 @@ def parse_size(size: str | Sequence[int]) -> tuple[int, int]:
         raise InvalidRequest("size", f"Invalid 'size': {size!r}. Allowed: 'WIDTHxHEIGHT' in pixels, such as '128x128'.")
     width, height = (int(part) for part in parts)
     return width, height
+
+
+def nearest_size(size: tuple[int, int], limits: Limits) -> tuple[int, int]:
+    """The valid width and height that are closest."""
+    width, height = size
+    return (
+        _nearest(width, limits.multiple, limits.max_width),
+        _nearest(height, limits.multiple, limits.max_height),
+    )
+
+
+def _nearest(value: int, multiple: int, largest: int) -> int:
+    rounded = (2 * value + multiple) // (2 * multiple) * multiple
+    return min(max(rounded, multiple), largest // multiple * multiple)
+
+
+def invalid_size(param: str, value: object, limits: Limits, nearest: tuple[int, int]) -> InvalidRequest:
+    """The error for a field that gives a size which the model cannot make."""
+    text = f"Invalid '{param}': {value}. Width and height have to be multiples of {limits.multiple}, at most "
+    text += f"{limits.max_width}x{limits.max_height}. The nearest size that is valid is '{nearest[0]}x{nearest[1]}'."
+    return InvalidRequest(param, text)
 
 
 def _of(value: Any, default: Any) -> Any:

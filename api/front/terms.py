@@ -3,7 +3,7 @@
 import math
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from inspect import Parameter, signature
@@ -116,17 +116,33 @@ def check_text(param: str, value: Any, max_len: int | None = None) -> str:
     return value
 
 
-def check_options(options: Iterable[str], *takers: Callable[..., Any]) -> None:
-    """Refuses options that none of the functions takes by name.
+# What options are called in programs, on the command line and by other libraries.
+_OTHER_NAMES = {
+    "steps": "num_inference_steps",
+    "guidance": "guidance_scale",
+    "frames": "num_frames",
+    "negative": "negative_prompt",
+    "width": "size",
+    "height": "size",
+    "max_new_tokens": "max_tokens",
+    "max_completion_tokens": "max_tokens",
+}
+
+
+def check_options(
+    options: Iterable[str], *takers: Callable[..., Any], without: Collection[str] = frozenset({"param"})
+) -> None:
+    """Refuses options that none of the functions takes by name, and those in `without`.
 
     Raises:
-        InvalidRequest: names the first of them, the nearest that there is, and all.
+        InvalidRequest: names the first of them, the one that is likely meant, and all.
     """
     parameters = [p for taker in takers for p in signature(taker).parameters.values()]
-    known = sorted({p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY} - {"param"})
+    known = sorted({p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY}.difference(without))
     for name in options:
         if name not in known:
-            near = get_close_matches(name, known, 1)
+            meant = _OTHER_NAMES.get(name)
+            near = [meant] if meant in known else get_close_matches(name, known, 1)
             hint = f" Did you mean '{near[0]}'?" if near else ""
             text = f"There is no option '{name}'.{hint} Allowed: {', '.join(known)}."
             raise InvalidRequest(name, text, "unknown_parameter")

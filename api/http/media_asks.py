@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hemiola.core.errors import InvalidRequest
-from hemiola.diffusion.edge import Edge, Limits
+from hemiola.diffusion.edge import Edge
 
-from ..front.media import MediaFront
+from ..front.media import MediaFront, invalid_size, nearest_size
 from ..front.terms import CallTerms, missing
 from .fields import Fields, shown
 from .server import Server
@@ -86,28 +86,14 @@ def _read_size(fields: Fields, edge: Edge) -> tuple[int, int]:
         nearest = nearest_size(chosen, edge.limits)
         for name, value, valid in zip(("width", "height"), chosen, nearest, strict=True):
             if value != valid:
-                _refuse_size(name, value, edge.limits, nearest)
+                raise invalid_size(name, value, edge.limits, nearest)
         return chosen
     for name, value in zip(("width", "height"), from_size, strict=True):
         if sides[name] not in (None, value):
             raise InvalidRequest(name, f"Invalid '{name}': {sides[name]}. It contradicts 'size', which says {value}.")
     if (nearest := nearest_size(from_size, edge.limits)) != from_size:
-        _refuse_size("size", shown(size), edge.limits, nearest)
+        raise invalid_size("size", shown(size), edge.limits, nearest)
     return from_size
-
-
-def nearest_size(size: tuple[int, int], limits: Limits) -> tuple[int, int]:
-    """The valid width and height that are closest."""
-    width, height = size
-    return (
-        _nearest(width, limits.multiple, limits.max_width),
-        _nearest(height, limits.multiple, limits.max_height),
-    )
-
-
-def _nearest(value: int, multiple: int, largest: int) -> int:
-    rounded = (2 * value + multiple) // (2 * multiple) * multiple
-    return min(max(rounded, multiple), largest // multiple * multiple)
 
 
 def _parse_size(size: str) -> tuple[int, int]:
@@ -117,11 +103,3 @@ def _parse_size(size: str) -> tuple[int, int]:
             "size", f"Invalid 'size': {shown(size)}. Allowed: 'auto', or 'WIDTHxHEIGHT' in pixels, such as '512x512'."
         )
     return int(match[1]), int(match[2])
-
-
-def _refuse_size(param: str, value: object, limits: Limits, nearest: tuple[int, int]) -> None:
-    raise InvalidRequest(
-        param,
-        f"Invalid '{param}': {value}. Width and height have to be multiples of {limits.multiple}, at most "
-        f"{limits.max_width}x{limits.max_height}. The nearest size that is valid is '{nearest[0]}x{nearest[1]}'.",
-    )
