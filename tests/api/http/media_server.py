@@ -1,7 +1,6 @@
 """A server on a real port over pretended pictures and clips, for real clients."""
 
 import contextlib
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,29 +9,12 @@ from typing import Any
 
 import httpx
 import openai
-import uvicorn
 
-from hemiola.api.calls import Calls
 from hemiola.api.http.app import create_app
 from hemiola.api.http.settings import Settings
 from hemiola.api.jobs import JobLimits
 from hemiola.tests.api.http.media_rig import Painter, open_calls
-
-
-@contextlib.contextmanager
-def listening(calls: Calls, settings: Settings) -> Iterator[str]:
-    """The URL of a server that answers until the end of the block."""
-    config = uvicorn.Config(create_app(calls, settings), host="127.0.0.1", port=0, log_level="warning")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        assert thread.is_alive(), "the server did not start"
-        time.sleep(0.005)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join(20)
-    assert not thread.is_alive(), "the server did not stop"
+from hemiola.tests.api.listening import listening
 
 
 @dataclass
@@ -61,9 +43,9 @@ def serving(folder: Path, *, jobs: JobLimits | None = None, **settings: Any) -> 
     """A server whose results are in `folder`, where another one may go on later."""
     painter = Painter()
     calls = open_calls(folder / "models", painter)
-    limits = jobs or JobLimits()
+    app = create_app(calls, Settings(data_dir=folder / "data", jobs=jobs or JobLimits(), **settings))
     with (
-        listening(calls, Settings(data_dir=folder / "data", jobs=limits, **settings)) as url,
+        listening(app) as url,
         httpx.Client(base_url=url, timeout=30) as http,
     ):
         yield MediaServer(painter, url, http)

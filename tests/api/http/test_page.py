@@ -13,10 +13,12 @@ import httpx
 import pytest
 
 from hemiola.api.engine import Engine
+from hemiola.api.http.app import create_app
 from hemiola.api.http.page import STATIC
 from hemiola.api.http.settings import Settings
 from hemiola.core import timeline
-from hemiola.tests.api.http.media_server import listening, serving
+from hemiola.tests.api.http.media_server import serving
+from hemiola.tests.api.listening import listening
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 
@@ -95,7 +97,7 @@ def browser() -> Iterator[Any]:
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of the demo models."""
     settings = Settings(data_dir=tmp_path_factory.mktemp("page"))
-    with Engine("demo", threads=1) as engine, listening(engine, settings) as url:
+    with Engine("demo", threads=1) as engine, listening(create_app(engine, settings)) as url:
         yield url
 
 

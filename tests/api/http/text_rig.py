@@ -4,7 +4,6 @@ The model is a folder of a byte-level tokenizer and a template in the manner of 
 """
 
 import json
-import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import uvicorn
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from hemiola.api.calls import Calls
@@ -25,6 +23,7 @@ from hemiola.core.errors import EngineDied, HemiolaError, RequestAborted
 from hemiola.core.events import Failed, Finished, Token, TopLogprob, Usage
 from hemiola.core.request import Request, TextRequest
 from hemiola.llm.tokenizer import TextTokenizer
+from hemiola.tests.api.listening import listening
 
 CONTEXT_LEN = 2048
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -189,17 +188,8 @@ class RecitingCalls(Calls):
 @contextmanager
 def served(calls: Calls, settings: Settings | None = None) -> Iterator[str]:
     """A real server on a thread; its address."""
-    app = create_app(calls, settings or Settings())
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="on"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    server.should_exit = True
-    thread.join(10)
-    listener.close()
+    with listening(create_app(calls, settings or Settings())) as address:
+        yield address
 
 
 def frames_of(body: str) -> list[Any]:

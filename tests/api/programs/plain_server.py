@@ -7,19 +7,17 @@ squares. Completions may tell log probabilities of a prompt, computed by transfo
 import base64
 import io
 import json
-import socket
-import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import uvicorn
 from PIL import Image
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+
+from hemiola.tests.api.listening import listening
 
 SAMPLING = {"model", "max_tokens", "temperature", "top_p", "seed", "stop", "stream", "stream_options", "n"}
 FIELDS = {
@@ -127,13 +125,5 @@ async def _frames(chunks: list[dict[str, Any]]) -> AsyncIterator[str]:
 @contextmanager
 def running(server: PlainServer) -> Iterator[str]:
     """Its address, while it runs on a thread."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    web = uvicorn.Server(uvicorn.Config(server.app, log_level="critical"))
-    thread = threading.Thread(target=web.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    while not web.started:
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
-    web.should_exit = True
-    thread.join(10)
-    listener.close()
+    with listening(server.app) as address:
+        yield f"{address}/v1"
