@@ -6,9 +6,9 @@ The run, its state and its trace are those of a program that runs here; times ar
 import asyncio
 import re
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -26,12 +26,6 @@ from .writing import Writing, WrittenState
 
 _STEP = re.compile(r"program\.steps\[(\d+)\]")
 Emit = Callable[[ProgramEvent], None]
-
-
-class RunsPrograms(Protocol):
-    """What a remote program needs of a client."""
-
-    def stream_program(self, name: str, body: bytes) -> AsyncIterator[news.News]: ...
 
 
 async def run_elsewhere(

@@ -27,7 +27,6 @@ class PromptTokenizer:
         self._tokenizer = _read(self._folder)
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
-        self._num_special = self._tokenizer.num_special_tokens_to_add(False)
         self._cutting = threading.Lock()  # truncation is a setting of the shared object, and it may not change in use
 
     def encode(self, text: str, max_len: int) -> tuple[int, ...]:

@@ -12,7 +12,6 @@ from .rig import MIB, Rig
 
 pytestmark = pytest.mark.usefixtures("flight")
 
-KIB = 1 << 10
 SPAN = 13824  # bytes, as the arena cuts itself for the tiny chat model: 9 pages of 4 tokens
 
 
