@@ -101,7 +101,8 @@ def seconds_of(stream: torch.cuda.Stream) -> float:
             a @ a
         end.record()
     end.synchronize()
-    return start.elapsed_time(end) / 1e3
+    seconds: float = start.elapsed_time(end) / 1e3
+    return seconds
 
 
 def test_a_share_restricts_the_kernels_of_its_stream(streams: CudaStreams) -> None:
