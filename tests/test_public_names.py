@@ -12,7 +12,14 @@ from hemiola.scheduler.policy import POLICIES
 
 ENGINE_SETTINGS = {
     *("--device", "--dtype", "--memory-mib", "--threads", "--policy", "--load-format"),
-    *("--max-batch-tokens", "--max-pixels", "--max-frame-pixels", "--max-frames", "--activation-mib"),
+    *(
+        "--max-batch-tokens",
+        "--max-pixels",
+        "--max-frame-pixels",
+        "--max-frames",
+        "--activation-mib",
+        "--media-sm-share",
+    ),
 }
 ENGINE_OPTIONS = {"--model"} | ENGINE_SETTINGS
 CALL_OPTIONS = ENGINE_OPTIONS | {"--url", "--api-key"}
