@@ -87,6 +87,8 @@ class Rig:
             else:
                 patch.setattr("hemiola.api.placing.SmShares", sm_shares)
             self.made = compose.build(self.loads, lambda event: self.events[event.request_id].append(event), self.trace)
+        for pipeline in self.made.pipelines.values():
+            pipeline.batching = None  # all share steps from the first on, whatever would be learned of it
         self._timetable = Timetable(self.flight, self.clock)
         for runner in (*self.made.languages.values(), *self.made.pipelines.values()):
             self._model_times_of(runner)
