@@ -87,9 +87,8 @@ def compose(
         decodes: states with one token to compute, behind which one is sampled.
         chunks: longer (or unsampled) pieces of prompts.
     """
-    num_decodes = len(decodes)
-    starts = [state.num_computed for state in decodes]
-    rows = [state.row for state in decodes]
+    num_decodes, known = len(decodes), Decodes.of(decodes)
+    starts, rows = known.positions_R.tolist(), known.rows_R.tolist()
     lens = [1] * num_decodes
     for state, num_new, _ in chunks:
         starts.append(state.num_computed)
@@ -115,7 +114,7 @@ def compose(
         sampled_rows += ([table.nobody] * chunk.num_told)[1:] + [chunk.state.row] * (chunk.num_told > 0)
     return StepInputs(
         PagedRows(num_decodes, lens, context_R, table.pages[row_R, :num_pages]),
-        _token_ids(decodes, chunks, table, device),
+        _token_ids(known, chunks, table, device),
         _to(position_T, device),
         _to(table.pages[row_T, page_T], device),
         _to(offset_T, device),
@@ -124,21 +123,15 @@ def compose(
     )
 
 
-def _token_ids(
-    decodes: Sequence[LanguageState], chunks: Sequence[Chunk], table: RowTable, device: torch.device
-) -> Tensor:
+def _token_ids(decodes: Decodes, chunks: Sequence[Chunk], table: RowTable, device: torch.device) -> Tensor:
     """Tokens that the host knows, and in the places of those in flight what the device sampled last for their rows."""
-    in_flight: list[tuple[int, int]] = []
-    try:
-        ids = [state.token_ids[state.num_computed] for state in decodes]
-    except IndexError:
-        in_flight = [(i, state.row) for i, state in enumerate(decodes) if state.num_computed == len(state.token_ids)]
-        ids = [0 if s.num_computed == len(s.token_ids) else s.token_ids[s.num_computed] for s in decodes]
+    ids = decodes.known_R.tolist()
     for state, num_new, _ in chunks:
         ids += state.token_ids[state.num_computed : state.num_computed + num_new]
     ids_T = _to(np.array(ids, dtype=np.int64), device)
-    if in_flight:
-        place_R, row_R = _to(np.array(in_flight, dtype=np.int64), device).unbind(1)
+    (in_flight_R,) = np.nonzero(decodes.known_R < 0)
+    if len(in_flight_R):
+        place_R, row_R = _to(np.stack((in_flight_R, decodes.rows_R[in_flight_R])), device)
         ids_T.index_copy_(0, place_R, table.newest.index_select(0, row_R))
     return ids_T
 
