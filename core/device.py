@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 
@@ -47,14 +46,6 @@ def describe_device(device: str | torch.device) -> Device:
     return Device("cpu", "CPU", total_bytes, len(os.sched_getaffinity(0)))
 
 
-class Fence(Protocol):
-    """The end of a launched step, as a point that other lanes can wait for on the device (on CUDA an event)."""
-
-    def hold(self, lane: str) -> None:
-        """Makes what is launched on `lane` from now on start after this point; never waits on the host."""
-        ...
-
-
 class InFlight:
     """Which steps were launched and are not complete, per lane. Lanes complete in order of their sequence.
 
@@ -64,7 +55,7 @@ class InFlight:
     """
 
     def __init__(self) -> None:
-        self._running: dict[str, deque[tuple[int, Fence | None]]] = {}
+        self._running: dict[str, deque[int]] = {}
         self._retiring: deque[tuple[dict[str, int], Callable[[], object]]] = deque()
         self.is_idle = True
         self.num_completed = 0
@@ -86,19 +77,19 @@ class InFlight:
 
     # Which steps are in flight.
 
-    def launched(self, lane: str, sequence: int, fence: Fence | None = None) -> None:
-        """A step is on its way. Its fence is None where launches are complete when they return (a CPU)."""
+    def launched(self, lane: str, sequence: int) -> None:
+        """A step is on its way."""
         running = self._running.setdefault(lane, deque())
-        if running and sequence <= running[-1][0]:
-            raise ValueError(f"Lane '{lane}' launched {sequence} after {running[-1][0]}: sequences must grow.")
-        running.append((sequence, fence))
+        if running and sequence <= running[-1]:
+            raise ValueError(f"Lane '{lane}' launched {sequence} after {running[-1]}: sequences must grow.")
+        running.append(sequence)
         self.is_idle = False
 
     def completed(self, lane: str, sequence: int) -> None:
         """Steps of the lane up to `sequence` are complete; runs what waited for just that."""
         self.num_completed += 1
         running = self._running.get(lane, ())
-        while running and running[0][0] <= sequence:
+        while running and running[0] <= sequence:
             running.popleft()
         self.is_idle = not any(self._running.values())
         while self._retiring and self._is_past(self._retiring[0][0]):
@@ -108,25 +99,15 @@ class InFlight:
         """Whether that launch is complete (or never was in flight here)."""
         lane, sequence = writer
         running = self._running.get(lane)
-        return not running or sequence < running[0][0]
+        return not running or sequence < running[0]
 
     def retire(self, callback: Callable[[], object]) -> None:
         """Runs the callback once everything that is in flight now is complete: at once when nothing is."""
         if self.is_idle:
             callback()
         else:
-            last = {lane: running[-1][0] for lane, running in self._running.items() if running}
+            last = {lane: running[-1] for lane, running in self._running.items() if running}
             self._retiring.append((last, callback))
-
-    def order_after(self, lane: str, writer: Writer | None) -> None:
-        """What is launched on `lane` from now on starts after `writer`; nothing to do within one lane."""
-        if writer is None or writer[0] == lane or self.is_complete(writer):
-            return
-        for sequence, fence in self._running[writer[0]]:
-            if sequence >= writer[1]:
-                if fence is not None:
-                    fence.hold(lane)
-                return
 
     def _is_past(self, last: dict[str, int]) -> bool:
         return all(self.is_complete(writer) for writer in last.items())

@@ -1,8 +1,8 @@
 """CUDA streams of one device: one per lane and share of its SMs, and the order between them.
 
 Within a lane everything runs in the order of its enqueueing, whatever share a step has: the stream of a new share waits
-for the last step on the old one. Lanes run beside each other; where one needs what another wrote, it waits on the
-device, never on the host. Device work that belongs to no lane and may touch anybody's bytes goes `outside`.
+for the last step on the old one. Lanes run beside each other; a step reads only what its own lane wrote, or what was
+collected before its launch. Device work that belongs to no lane and may touch anybody's bytes goes `outside`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,19 +18,6 @@ from .step import Slot
 # Streams of lower numbers go first where blocks of several wait for an SM.
 FIRST = -1
 LAST = 0
-
-
-class _Fence:
-    """The end of a launched step: an event, recorded when all of it was enqueued."""
-
-    __slots__ = ("_streams", "end")
-
-    def __init__(self, streams: "CudaStreams") -> None:
-        self.end: Any = torch.cuda.Event()
-        self._streams = streams
-
-    def hold(self, lane: str) -> None:
-        self._streams.stream_of(lane).wait_event(self.end)
 
 
 class CudaStreams(InFlight):
@@ -79,16 +66,12 @@ class CudaStreams(InFlight):
     @contextmanager
     def launching(self, slot: Slot) -> Iterator[None]:
         stream = self._turn(slot.lane, slot.sm_share)
-        fence = _Fence(self)
-        self.launched(slot.lane, slot.sequence, fence)
+        self.launched(slot.lane, slot.sequence)
         try:
             with torch.cuda.stream(stream):
-                try:
-                    yield
-                finally:
-                    fence.end.record(stream)
+                yield
         except BaseException:  # nobody will collect it: what was enqueued of it must be over before bytes retire
-            fence.end.synchronize()
+            stream.synchronize()
             self.completed(slot.lane, slot.sequence)
             raise
 

@@ -16,7 +16,7 @@ class Lease:
         start: offset in the arena's buffer.
         nbytes: what was asked for.
         owner: a request's id, or `condition:...` and the like, for the ledger.
-        writer: (lane, sequence) of the last launch that wrote here; launches on other lanes start after it.
+        writer: (lane, sequence) of the last launch that wrote here; None while none did.
     """
 
     __slots__ = ("_buffer", "_on_release", "_views", "is_released", "nbytes", "owner", "start", "writer")

@@ -81,27 +81,3 @@ def test_callbacks_run_exactly_when_their_steps_are_complete_in_any_order_of_com
         for steps, ran in waiting:
             assert ran == ([] if steps & still else [True])
         waiting = [(steps, ran) for steps, ran in waiting if not ran]
-
-
-class FakeFence:
-    def __init__(self, name: str, held: list[tuple[str, str]]) -> None:
-        self.name = name
-        self.held = held
-
-    def hold(self, lane: str) -> None:
-        self.held.append((self.name, lane))
-
-
-def test_a_launch_on_another_lane_is_held_by_the_fence_of_the_writer() -> None:
-    held: list[tuple[str, str]] = []
-    clock = InFlight()
-    for sequence in (1, 2, 4):
-        clock.launched("language", sequence, FakeFence(f"step {sequence}", held))
-    clock.order_after("language", ("language", 2))
-    clock.order_after("media", None)
-    clock.order_after("media", ("nobody", 1))
-    assert held == []
-    clock.order_after("media", ("language", 2))
-    clock.completed("language", 2)
-    clock.order_after("media", ("language", 2))
-    assert held == [("step 2", "media")]

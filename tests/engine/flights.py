@@ -44,19 +44,12 @@ class Flight:
         return FakePlacement(FakeStreams(), lanes, {"media": GraphPool(torch.device("cpu"), keeping)})
 
 
-class _Past:
-    """A fence of the fake device, where all is computed already."""
-
-    def hold(self, lane: str) -> None:
-        return None
-
-
 class FakeStreams(InFlight):
     """What `core.streams.CudaStreams` is to CUDA."""
 
     @contextmanager
     def launching(self, slot: Slot) -> Iterator[None]:
-        self.launched(slot.lane, slot.sequence, _Past())
+        self.launched(slot.lane, slot.sequence)
         try:
             yield
         except BaseException:
