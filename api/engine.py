@@ -1,12 +1,17 @@
 """The engine in this process: `Engine("demo")`, then the methods of `Calls`: chat, complete, image, video."""
 
+import gc
 import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+import torch
+
+from hemiola.core.caches import Caches
 from hemiola.core.config import EngineConfig
+from hemiola.core.errors import EngineDied
 from hemiola.core.events import Event
 from hemiola.core.tracing import StepRecord, StepTrace
 from hemiola.core.warm_up import WarmUp
@@ -33,7 +38,6 @@ class Engine(Calls):
     Fields:
         loads: what was loaded.
         trace: the steps that ran.
-        composition: the scheduler and what it runs on; to be looked at, and only while nothing runs.
         num_built: how many things were built before the first request: kernels, graphs, shares of the SMs.
 
     On a GPU, what requests can reach is built first and small ones are run, before any of the user's.
@@ -56,6 +60,8 @@ class Engine(Calls):
         self.num_built = 0
         self._on_line = on_line
         self._first: FirstRequests | None = None
+        self._composition: compose.Composition | None = None
+        self._is_closed = False
         self._loop = EngineLoop(self._build, self._deliver, on_idle=self._check, num_threads=self.loads.config.threads)
         super().__init__(open_fronts(self.loads.served, self.loads.shared, self.loads.config), self._loop)
         try:
@@ -73,22 +79,37 @@ class Engine(Calls):
         self.close()
 
     def close(self) -> None:
-        """Aborts what runs and stops the threads. The engine takes no more calls."""
+        """Aborts what runs, stops the threads and gives the memory back. The engine takes no more calls."""
         self._loop.stop()
         super().close()
+        if not self._is_closed:
+            self._is_closed, self._composition = True, None
+            gc.collect()  # what refers to each other in a circle: pages, runners, graphs
+            Caches(torch.device(self.loads.config.device)).give_back()
+
+    @property
+    def composition(self) -> compose.Composition:
+        """The scheduler and what it runs on; to be looked at, and only while nothing runs.
+
+        Raises:
+            EngineDied: the engine is closed.
+        """
+        if self._composition is None:
+            raise EngineDied("The engine is closed, and what it ran on is gone.")
+        return self._composition
 
     def recent_steps(self, since_s: float) -> list[StepRecord]:
         """As in `Calls`, from the trace."""
         return list(self.trace.since(since_s))
 
     def _build(self, emit: Callable[[Event], None]) -> Scheduler:
-        self.composition = compose.build(self.loads, emit, self.trace, self._loop.is_called)
+        made = self._composition = compose.build(self.loads, emit, self.trace, self._loop.is_called)
 
         def tell(warm_up: WarmUp) -> None:
             self._on_line(line_of(warm_up))
 
-        self.num_built = self.composition.warm(tell)
-        return self.composition.scheduler
+        self.num_built = made.warm(tell)
+        return made.scheduler
 
     def _run_first_requests(self) -> None:
         self._on_line("Warming up")
@@ -105,4 +126,5 @@ class Engine(Calls):
 
     def _check(self) -> None:
         """When idle: asserts that every byte has one owner."""
-        self.composition.check()
+        if self._composition is not None:
+            self._composition.check()

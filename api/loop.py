@@ -7,6 +7,7 @@ any one request's step is the engine's death: every request fails loudly, and no
 import gc
 import logging
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -86,6 +87,23 @@ class EngineLoop:
         """Runs something on the loop's thread between two iterations."""
         self._post(function)
 
+    def ask(self, function: Callable[[Scheduler], object]) -> None:
+        """The same, and waits until it has run.
+
+        Raises:
+            EngineDied: it will not.
+        """
+        is_done = threading.Event()
+
+        def run(scheduler: Scheduler) -> None:
+            function(scheduler)
+            is_done.set()
+
+        self._post(run)
+        while not is_done.wait(_IDLE_WAIT_S):
+            if not self._thread.is_alive() and not is_done.is_set():
+                raise EngineDied(f"The engine died: {self._error}")
+
     def is_called(self) -> bool:
         """Whether somebody wants something that the loop has not seen."""
         return bool(self._inbox) or self._is_stopping
@@ -97,6 +115,8 @@ class EngineLoop:
             self._wake.notify()
         if self._thread.is_alive():
             self._thread.join(timeout)
+        if self._error is not None:  # where it was raised is over; nobody keeps the engine's memory by knowing of it
+            traceback.clear_frames(self._error.__traceback__)
 
     def _post(self, command: Callable[[Scheduler], object], request_id: str | None = None) -> None:
         with self._wake:

@@ -61,7 +61,7 @@ class FirstRequests:
         self._loop.call(lambda scheduler: scheduler.costs.forget())
         if time.monotonic() - began_s < _SECOND_ROUND_WITHIN_S:
             self._run_all(list(warm_up_requests(self._fronts)))
-        self._loop.call(lambda _: self._forget())
+        self._loop.ask(lambda _: self._forget())
 
     def _run_all(self, requests: Sequence[Request]) -> None:
         for request in requests:

@@ -3,6 +3,7 @@
 import random
 import threading
 import time
+import weakref
 from typing import Any
 
 import numpy as np
@@ -140,6 +141,26 @@ def test_closing_ends_everybody_once_and_every_thread(small: Engine) -> None:
         small.stream_complete([5], model="chat")
 
 
+@pytest.mark.parametrize("way", ["idle", "at work", "dead"])
+def test_closing_gives_the_memory_back_while_the_engine_is_still_known(small: Engine, way: str) -> None:
+    arena = weakref.ref(small.composition.arena)
+    rng = random.Random(8)
+    streams = [call(small, number, rng) for number in range(8)]
+    if way == "dead":
+        small._loop.call(die)
+    if way != "at work":
+        for stream in streams:
+            assert_ended_once(stream)
+    small.close()
+    assert arena() is None
+    with pytest.raises(EngineDied, match="closed"):
+        _ = small.composition
+
+
+def die(scheduler: Any) -> None:
+    raise RuntimeError("a bug")
+
+
 def test_a_stop_string_that_is_seen_when_the_engine_has_gone_is_nobodys_business() -> None:
     """Telling the engine of it raised in the detokenizing thread, and nobody's end was passed on any more."""
     front = text_front("chat")
@@ -162,9 +183,6 @@ def test_a_stop_string_that_is_seen_when_the_engine_has_gone_is_nobodys_business
 def test_the_death_of_the_engine_fails_everybody_once(small: Engine, caplog: pytest.LogCaptureFixture) -> None:
     rng = random.Random(9)
     streams = [call(small, number, rng) for number in range(12)]
-
-    def die(scheduler: Any) -> None:
-        raise RuntimeError("a bug")
 
     small._loop.call(die)
     for stream in streams:

@@ -13,6 +13,8 @@ from hemiola.core.errors import CannotFit, InvalidRequest
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 TEXT, IMAGE, CLIP, FLUX = "dummy:llama-tiny", "dummy:z-image-tiny", "dummy:wan-tiny", "dummy:flux-tiny"
+LIBRARIES = 1 << 30
+"""What code and workspaces of libraries may keep in a process."""
 
 
 def test_all_is_built_with_progress_before_the_first_request() -> None:
@@ -38,6 +40,17 @@ def test_the_plan_leaves_room_for_all_it_lists_and_running_keeps_to_it() -> None
         config = engine.loads.config
         assert measured is not None
         assert measured.nbytes <= sum(config.activations.values()) + config.graph_bytes
+
+
+def test_a_closed_engine_has_given_its_memory_back() -> None:
+    """Where nothing was said of memory, the arena is nearly all there is."""
+    before, total = torch.cuda.mem_get_info()
+    engine = Engine(TEXT, IMAGE)
+    engine.complete("Hi", max_tokens=8, ignore_eos=True)
+    engine.image("a fox")
+    assert torch.cuda.mem_get_info()[0] < total // 2
+    engine.close()
+    assert torch.cuda.mem_get_info()[0] > before - LIBRARIES
 
 
 def test_weights_that_do_not_fit_are_refused_before_they_are_made() -> None:
