@@ -16,6 +16,7 @@ BENCHES = {
     "text-gpu": "decode and prefill at published sizes, against the device's limits",
     "image-gpu": "denoise steps at published sizes, against the device's limits",
     "mixed-gpu": "decoding beside denoising at published sizes, against each alone",
+    "serve-gpu": "chats through a server beside pictures and clips at published sizes, against the chats alone",
     "soak-gpu": "a mixed load with random aborts: what ends, fails or leaks",
 }
 

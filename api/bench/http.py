@@ -29,14 +29,14 @@ TARGET = 0.85
 _WORDS = (
     "fox apple river stone cloud garden winter candle bridge letter music forest silver window story dragon".split()
 )
-_START_S, _STOP_S = 120.0, 30.0
+_STOP_S = 30.0
 _SERVE = "import sys; from hemiola.api.cli import main; sys.exit(main())"
 
 
 def run(*, repeats: int, threads: int) -> Report:
     """Sixteen chats at once, and one alone."""
     rng = random.Random(0)
-    with Engine(MODEL, threads=threads) as engine, running_server(MODEL, threads) as url, Client(url) as client:
+    with Engine(MODEL, threads=threads) as engine, running_server([MODEL], threads) as url, Client(url) as client:
 
         def rated(calls: Asking, count: int) -> float:
             """Fresh prompts for every run, so that no more of them is in the prefix cache than their template."""
@@ -66,16 +66,20 @@ def _chat(calls: Asking, asked: Sequence[str]) -> None:
 
 
 @contextmanager
-def running_server(model: str, threads: int) -> Iterator[str]:
-    """The address of a `hemiola serve` that is ready."""
+def running_server(models: Sequence[str], threads: int, within_s: float = 120.0) -> Iterator[str]:
+    """The address of a `hemiola serve` that is ready.
+
+    Raises:
+        HemiolaError: it is not, within that time.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-c", _SERVE, "serve", model, "--port", str(port), "--threads", str(threads)]
+        command = [sys.executable, "-c", _SERVE, "serve", *models, "--port", str(port), "--threads", str(threads)]
         process = subprocess.Popen([*command, "--data-dir", folder], stdout=subprocess.DEVNULL)
         try:
             url = f"http://127.0.0.1:{port}"
-            _wait_until_ready(url, process)
+            _wait_until_ready(url, process, within_s)
             yield url
         finally:
             process.send_signal(signal.SIGTERM)
@@ -86,8 +90,8 @@ def running_server(model: str, threads: int) -> Iterator[str]:
                 process.wait()
 
 
-def _wait_until_ready(url: str, process: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + _START_S
+def _wait_until_ready(url: str, process: "subprocess.Popen[bytes]", within_s: float) -> None:
+    deadline = time.monotonic() + within_s
     while process.poll() is None and time.monotonic() < deadline:
         with suppress(httpx.TransportError):  # not listening yet
             if httpx.get(f"{url}/health").status_code == httpx.codes.OK:

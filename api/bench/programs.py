@@ -108,7 +108,7 @@ def _served_and_here(repeats: int, threads: int) -> tuple[float, float]:
     rooms = {"served": count(), "here": count()}
     with (
         Engine("hemiola-tiny-chat", threads=threads) as engine,
-        running_server("hemiola-tiny-chat", threads) as url,
+        running_server(["hemiola-tiny-chat"], threads) as url,
         Client(url) as client,
     ):
         programs = {"served": book.on(client, remote=True), "here": book.on(engine)}

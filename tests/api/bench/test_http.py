@@ -1,11 +1,12 @@
-"""The benchmark over HTTP starts a server, compares, and leaves no process behind."""
+"""The benchmarks over HTTP start a server, compare, and leave no process behind."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from hemiola.api.bench import http
+from hemiola.api.bench import http, serve_gpu
+from hemiola.core.errors import InvalidRequest
 
 
 def test_it_compares_a_server_with_the_engine_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,6 +18,25 @@ def test_it_compares_a_server_with_the_engine_here(monkeypatch: pytest.MonkeyPat
     assert (many.target, one.target) == (http.TARGET, None)
     assert all(s.figure > 0 and s.baseline > 0 and s.ratio == s.figure / s.baseline for s in report.scenarios)
     assert _children() == before
+
+
+def test_chats_beside_pictures_and_clips_are_compared_with_chats_alone() -> None:
+    before = _children()
+    models = ["dummy:llama-tiny", "dummy:z-image-tiny", "dummy:wan-tiny"]
+    report = serve_gpu.run(repeats=1, threads=1, models=models, rows=(2,), context=40, tokens=8, steps=2)
+    names = [scenario.name.partition(",")[0] for scenario in report.scenarios]
+    assert names == ["to the first token"] * 2 + ["between tokens"] * 2
+    assert all(s.figure > 0 and s.baseline > 0 and s.target is None for s in report.scenarios)
+    pictures, clips = (note for note in report.notes if "meanwhile" in note)
+    assert "dummy:z-image-tiny made" in pictures and "dummy:wan-tiny made" in clips
+    assert "made 0" not in pictures
+    assert _children() == before
+
+
+@pytest.mark.parametrize("models", [["dummy:llama-tiny"], ["dummy:wan-tiny"]])
+def test_chats_without_pictures_or_pictures_without_chats_are_nothing_to_compare(models: list[str]) -> None:
+    with pytest.raises(InvalidRequest, match="Allowed: "):
+        serve_gpu.run(repeats=1, threads=1, models=models)
 
 
 def _children() -> set[str]:

@@ -1,0 +1,176 @@
+"""Chats through a server: alone, and while the same server makes pictures and clips; as its clients see it.
+
+Server and clients are processes of their own on one machine. Pictures and clips are asked for again as soon as they are
+there, one of each model at a time.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from hemiola.core.errors import InvalidRequest
+from hemiola.core.events import Token
+from hemiola.core.hub import resolve_all
+
+from ..client import Client
+from .http import running_server
+from .image_gpu import PROMPT
+from .report import Report, Scenario, cost, machine_name, percentile
+from .timed import decoding
+
+_BEFORE_S = 2.0  # how long pictures and clips are being made before chats begin beside them
+_START_S = 900.0  # kernels may have to be compiled
+_LOOK_EVERY_S = 0.01
+
+
+def run(
+    *,
+    repeats: int,
+    threads: int,
+    models: Sequence[str] = ("dummy:qwen3-8b", "dummy:flux-dev", "dummy:wan-1.3b"),
+    rows: Sequence[int] = (1, 16),
+    context: int = 1024,
+    tokens: int = 256,
+    size: str | None = None,
+    steps: int | None = None,
+) -> Report:
+    """For each number of chats: what they get alone, and beside the media; all rounds go into one distribution.
+
+    Raises:
+        InvalidRequest: the models do not write and make something else besides.
+    """
+    rng = random.Random(0)
+    scenarios: list[Scenario] = []
+    kinds = {source.kind for source in resolve_all(models)}
+    if kinds != {"language", "diffusion"}:
+        named = ", ".join(models)
+        raise InvalidRequest("model", f"Invalid 'model': {named}. Allowed: one that writes, and pipelines beside it.")
+    began_s = time.monotonic()
+    with running_server(models, threads, within_s=_START_S) as url, Client(url, timeout=_START_S) as client:
+        started = f"the server took requests after {time.monotonic() - began_s:.0f} s"
+        served = _Served.at(url)
+        options = {"size": size, "num_inference_steps": steps}
+        media = _Media(client, served.media, {key: value for key, value in options.items() if value is not None})
+        _Chats.run(client, served.text, 1, context, tokens, rng)
+        for num_chats in rows:
+            alone, beside = _Chats(), _Chats()
+            for _ in range(repeats):
+                alone.add(_Chats.run(client, served.text, num_chats, context, tokens, rng))
+                with media.made():
+                    beside.add(_Chats.run(client, served.text, num_chats, context, tokens, rng))
+            scenarios += _compared(f"{num_chats} x {context}", alone, beside)
+    notes = (started, *(f"{name} made {count} meanwhile" for name, count in media.num_made.items()))
+    return Report("serve-gpu", machine_name(), "auto", threads, tuple(scenarios), notes)
+
+
+def _compared(shape: str, alone: "_Chats", beside: "_Chats") -> list[Scenario]:
+    sides = (beside, alone)
+    figures: list[Scenario] = []
+    for what, share in (("p50", 0.5), ("p99", 0.99)):
+        first, before = (percentile(side.first_ms, share) for side in sides)
+        figures.append(cost(f"to the first token, {what}, {shape}", first, "ms", before, None))
+    for what, share in (("p50", 0.5), ("p99", 0.99)):
+        gap, before = (percentile(side.gaps_ms, share) for side in sides)
+        figures.append(cost(f"between tokens, {what}, {shape}", gap, "ms", before, None))
+    return figures
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """Names of the models: the first that writes, and by name what the others make."""
+
+    text: str
+    media: Mapping[str, str]
+
+    @classmethod
+    def at(cls, url: str) -> "_Served":
+        listed = httpx.get(f"{url}/v1/models").raise_for_status().json()["data"]
+        makes = {model["id"]: model["modalities"]["output"][0] for model in listed}
+        texts = [name for name, kind in makes.items() if kind == "text"]
+        return cls(texts[0], {name: kind for name, kind in makes.items() if kind != "text"})
+
+
+@dataclass(slots=True)
+class _Chats:
+    """What chats got that were begun together.
+
+    Fields:
+        first_ms: from asking to the first token.
+        gaps_ms: between tokens, while all of them wrote.
+    """
+
+    first_ms: list[float] = field(default_factory=list)
+    gaps_ms: list[float] = field(default_factory=list)
+
+    def add(self, other: "_Chats") -> None:
+        self.first_ms += other.first_ms
+        self.gaps_ms += other.gaps_ms
+
+    @classmethod
+    def run(cls, client: Client, model: str, count: int, context: int, tokens: int, rng: random.Random) -> "_Chats":
+        """Prompts of random characters: no two begin alike. A thread for each, as clients have."""
+        prompts = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz ", k=context)) for _ in range(count)]
+        times: list[list[float]] = [[] for _ in prompts]
+
+        def follow(number: int) -> None:
+            times[number].append(time.monotonic())
+            options: dict[str, Any] = {"max_tokens": tokens, "temperature": 0.0, "ignore_eos": True}
+            stream = client.stream_chat(prompts[number], model=model, **options)
+            times[number] += [time.monotonic() for event in stream if isinstance(event, Token)]
+            stream.result()
+
+        threads = [threading.Thread(target=follow, args=(number,)) for number in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        first_ms = [(row[1] - row[0]) * 1e3 for row in times]
+        return cls(first_ms, list(decoding([row[1:] for row in times]).gaps_ms))
+
+
+class _Media:
+    """Pictures and clips, one after the other from each model.
+
+    Fields:
+        num_made: of each model, those that were finished.
+    """
+
+    def __init__(self, client: Client, kinds: Mapping[str, str], options: Mapping[str, Any]) -> None:
+        self.num_made = dict.fromkeys(kinds, 0)
+        self._client = client
+        self._kinds = kinds
+        self._options = options
+        self._is_over = threading.Event()
+
+    @contextmanager
+    def made(self) -> Iterator[None]:
+        """They are being made meanwhile, from a little before."""
+        self._is_over.clear()
+        threads = [threading.Thread(target=self._make, args=model) for model in self._kinds.items()]
+        for thread in threads:
+            thread.start()
+        time.sleep(_BEFORE_S)
+        try:
+            yield
+        finally:
+            self._is_over.set()
+            for thread in threads:
+                thread.join()
+
+    def _make(self, model: str, kind: str) -> None:
+        start = self._client.stream_image if kind == "image" else self._client.stream_video
+        while not self._is_over.is_set():
+            stream = start(PROMPT, model=model, **self._options)
+            while not (stream.is_done or self._is_over.is_set()):
+                time.sleep(_LOOK_EVERY_S)
+            if not stream.is_done:
+                stream.cancel()
+                return
+            stream.result()
+            self.num_made[model] += 1
