@@ -16,6 +16,10 @@ from ..core.staging import ints_to_device, to_device
 from ..kernels.sampling import Draw, Sampler
 from .random_stream import uniforms
 
+_LEAST = 1e-30
+"""Of temperature and top_p. Less means the same, but is no float32 any more, or makes infinite logits: no token at all.
+"""
+
 
 class Asked(NamedTuple):
     """A row's sampling parameters, and how many tokens were sampled for it before."""
@@ -72,7 +76,7 @@ def _force(tokens_R: Tensor, asked: Mapping[int, Asked]) -> None:
 def _draw(asked: Sequence[Asked], device: torch.device) -> Draw:
     samplings = [sampling for sampling, _ in asked]
     numbers = uniforms([sampling.seed for sampling in samplings], [counter for _, counter in asked])
-    floats = np.array([(s.temperature, s.top_p) for s in samplings], dtype=np.float32)
+    floats = np.array([(max(s.temperature, _LEAST), max(s.top_p, _LEAST)) for s in samplings], dtype=np.float32)
     temperature_R, top_p_R = to_device(torch.from_numpy(floats), device).unbind(1)
     top_k_R = ints_to_device([s.top_k for s in samplings], device)
     return Draw(temperature_R, top_p_R, top_k_R, to_device(torch.from_numpy(numbers), device))

@@ -9,6 +9,7 @@ import torch
 
 from hemiola.core.events import Token
 from hemiola.core.request import Sampling
+from hemiola.kernels.sampling import Draw
 from hemiola.kernels.sampling.torch_reference import TorchSampler
 from hemiola.llm.choosing import Asked, choose
 from hemiola.llm.random_stream import uniforms
@@ -49,6 +50,28 @@ def test_temperature_0_is_greedy_and_top_k_1_too(make_runner: MakeRunner) -> Non
     driver = Driver(make_runner())
     tokens = driver.run(ask("a", PROMPT), ask("b", PROMPT, temperature=2.0, top_k=1), ask("c", PROMPT, top_p=1e-6))
     assert tokens["a"] == tokens["b"] == tokens["c"] == tiny.reference_greedy("qwen3", PROMPT, 8)
+
+
+@pytest.mark.parametrize("tiny_number", [1e-35, 1e-42, 1e-50, 5e-324])
+def test_the_smallest_numbers_that_are_allowed_choose_the_likeliest_token(tiny_number: float) -> None:
+    """They were 0 as float32, or made infinite logits: then no token is likeliest, and a GPU's sampler named none."""
+    logits = torch.randn(2, 50, generator=torch.Generator().manual_seed(1)) * 20
+    asked = {
+        0: Asked(Sampling(temperature=tiny_number, seed=3), 0),
+        1: Asked(Sampling(temperature=1.0, top_p=tiny_number, seed=3), 0),
+    }
+    draws: list[Draw] = []
+
+    class Watched(TorchSampler):
+        @staticmethod
+        def sample(logits_RV: torch.Tensor, draw: Draw) -> torch.Tensor:
+            draws.append(draw)
+            return TorchSampler.sample(logits_RV, draw)
+
+    assert choose(Watched, logits, asked).tokens_R.tolist() == logits.argmax(-1).tolist()
+    (draw,) = draws
+    assert draw.temperature_R.min() > 0 and draw.top_p_R.min() > 0
+    assert (logits / draw.temperature_R[:, None]).isfinite().all()
 
 
 def test_forced_tokens_come_out_with_the_models_own_log_probabilities(make_runner: MakeRunner) -> None:
