@@ -33,7 +33,8 @@ class Draw:
 
 
 class Sampler(Protocol):
-    """Both take float32 logits [R, V] and return token ids, int64 [R]."""
+    """Both take float32 logits [R, V] and return token ids, int64 [R]: some token also of rows with infinite logits or
+    what is no number, since the next step looks up whatever was chosen."""
 
     @classmethod
     def why_not(cls, target: Target) -> str | None: ...

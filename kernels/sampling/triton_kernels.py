@@ -110,4 +110,4 @@ def sample(
                 last = tl.max(tl.where(kept > 0, column, -1), 0)
                 token = start + tl.minimum(tl.min(tl.where(is_hit, column, BLOCK), 0), last)
             before = after
-    tl.store(tokens + r, token)
+    tl.store(tokens + r, tl.where(token < 0, SIZE - 1, token))  # no sum exceeds the target where one is not a number

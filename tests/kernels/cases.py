@@ -211,6 +211,16 @@ def check_sampling(backend: Any) -> None:
     logits = logits.cpu()
     for i in range(64):
         assert tokens[i] == plain_sample(logits[i], temperature[i], float(top_p[i]), int(top_k[i]), float(uniform[i]))
+    check_sampling_of_no_numbers(backend)
+
+
+def check_sampling_of_no_numbers(backend: Any) -> None:
+    """Rows that a model broke down over get some token: of none the next step would die, and all requests with it."""
+    logits = torch.randn(4, 400)
+    logits[0, 7], logits[1, 7], logits[2] = float("nan"), float("inf"), float("-inf")
+    uniform = torch.full((4,), 0.5, dtype=torch.float64)
+    tokens = backend.sample(logits, Draw(torch.ones(4), torch.ones(4), torch.zeros(4, dtype=torch.int64), uniform))
+    assert tokens.min() >= 0 and tokens.max() < 400, tokens
 
 
 def plain_sample(logits: Tensor, temperature: Tensor, top_p: float, top_k: int, uniform: float) -> int:
