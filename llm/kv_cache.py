@@ -230,9 +230,10 @@ class KvCache:
         memory.is_valid = False  # until all bytes are back
         first, num_copied = memory.num_shared, len(memory.parked_pages)
         bytes_back = self._flat_pages.new_empty((num_copied, self._flat_pages.shape[1]))
-        memory.copy.load_into(bytes_back)
-        self._flat_pages.index_copy_(0, self._index(memory.pages[first:num_copied]), bytes_back[first:])
-        self.clear(memory.pages[num_copied:])
+        with self.arena.clock.outside():  # no step: pages that are given back at once may be anybody's in the next one
+            memory.copy.load_into(bytes_back)
+            self._flat_pages.index_copy_(0, self._index(memory.pages[first:num_copied]), bytes_back[first:])
+            self.clear(memory.pages[num_copied:])
         memory.copy.release()
         memory.copy, memory.parked_pages = None, []
         memory.is_valid = True

@@ -1,5 +1,7 @@
 """Requests that park, are aborted, fail, or have two steps in flight: others never notice, and no byte is lost."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -94,6 +96,32 @@ def test_a_parked_request_comes_back_bit_equal(make_runner: MakeRunner, when: in
     driver.run()
     assert driver.tokens("r1") == expected("r1", 9)
     assert_nothing_is_held(driver)
+
+
+def test_what_comes_back_is_written_before_any_lanes_next_step(
+    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A resume is no step in flight. Pages of a request that was aborted behind it went to another lane at once, whose
+    step could run while the bytes were still being written: only the copy from the host was waited for."""
+    driver = Driver(make_runner(), quantum=16)
+    (state,) = driver.admit(ask("r1", PROMPTS["r1"], max_tokens=9))
+    for _ in range(5):
+        driver.step()
+    runner, arena = driver.runner, driver.runner.kv_cache.arena
+    runner.park(state)
+    runner.kv_cache.prefixes.flush()
+    arena.buffer.fill_(0x5A)
+    waited_for: list[torch.Tensor] = []
+
+    @contextmanager
+    def outside() -> Iterator[None]:
+        yield
+        waited_for.append(arena.buffer.clone())
+
+    monkeypatch.setattr(arena.clock, "outside", outside)
+    runner.resume(state)
+    assert not (arena.buffer == 0x5A).all()
+    assert torch.equal(waited_for[-1], arena.buffer)
 
 
 def test_resuming_shares_what_the_cache_still_holds(make_runner: MakeRunner) -> None:
