@@ -22,6 +22,7 @@ from hemiola.core.graphs import GraphPool
 from hemiola.core.memory import Arena, Lease
 from hemiola.core.pending import Done, Stopwatch
 from hemiola.core.request import MediaRequest, Request
+from hemiola.core.staging import to_device
 from hemiola.core.step import (
     Batch,
     Blocks,
@@ -351,7 +352,9 @@ class DiffusionRunner:
 
 
 def _to_park(state: DiffusionState) -> Tensor:
-    """Latents and history: on the device, unless the first denoise step is still to come."""
+    """Latents and history. Where the first denoise step is still to come they go by way of the device: what the host
+    itself copied would not wait for copies under way from and to the same host memory."""
     if state.noise is None:
         return state.tensors(state.num_done)
-    return torch.cat([state.noise.unsqueeze(0), state.noise.new_zeros(state.job.num_history, *state.noise.shape)])
+    start = torch.cat([state.noise.unsqueeze(0), state.noise.new_zeros(state.job.num_history, *state.noise.shape)])
+    return to_device(start, state.tensors(0).device)

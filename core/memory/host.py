@@ -79,7 +79,7 @@ class HostTier:
         return self._extents.num_free_bytes
 
     def store(self, tensor: torch.Tensor, owner: str) -> HostCopy | Shortfall:
-        """A copy of the tensor; a Shortfall when the tier is full of what must not be dropped."""
+        """A copy of a tensor of the device; a Shortfall when the tier is full of what must not be dropped."""
         size = aligned(tensor.numel() * tensor.element_size())
         start = self._extents.place(size)
         while start is None:

@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
+from hemiola.core.memory import Arena, Lease
 from hemiola.core.step import Shortfall
 from hemiola.tests.diffusion.driver import Driver, media_request, one_block, solo, tiny_family
 from hemiola.tests.tiny_diffusion import FAMILIES
@@ -56,6 +59,27 @@ def test_without_room_in_the_host_tier_a_state_stays_where_it_is() -> None:
     assert isinstance(driver.runner.park(state), Shortfall)
     assert state.is_ready
     driver.run([state])
+
+
+def test_noise_too_is_parked_from_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copied by the host it was written at once, over bytes that a copy to the device, enqueued before, had still to
+    read, or under bytes that one from the device had still to write."""
+    driver = Driver(tiny_family("wan"))
+    state = driver.admit(media_request(tiny_family("wan")))
+    device = torch.device("meta")  # in place of a GPU
+    lease = Arena(driver.arena.nbytes, device=device).lease(state.job.state_bytes, "a")
+    assert isinstance(lease, Lease) and state.noise is not None
+    state.lease = lease
+    monkeypatch.setattr("hemiola.diffusion.runner.to_device", Tensor.to, raising=False)
+    stored: list[Tensor] = []
+
+    def store(tensor: Tensor, owner: str) -> Shortfall:
+        stored.append(tensor)
+        return Shortfall(0)
+
+    monkeypatch.setattr(driver.arena.host, "store", store)
+    driver.runner.park(state)
+    assert [(tensor.device.type, tensor.shape) for tensor in stored] == [("meta", state.tensors(0).shape)]
 
 
 def test_an_open_step_cannot_be_parked() -> None:
