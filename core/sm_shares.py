@@ -65,7 +65,10 @@ class SmShares:
         """Calls the driver. Raises SharesUnsupported where it says anything but success."""
         if not hasattr(self._driver, function):
             raise SharesUnsupported(f"cuda-bindings has no {function}")
-        status, *results = getattr(self._driver, function)(*args)
+        try:
+            status, *results = getattr(self._driver, function)(*args)
+        except RuntimeError as error:  # the package knows the function, and the installed driver is older than it
+            raise SharesUnsupported(f"{function}: {error}") from error
         if int(status) != 0:
             raise SharesUnsupported(f"{function}: {status}")
         return results[0] if len(results) == 1 else tuple(results)
