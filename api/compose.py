@@ -87,7 +87,7 @@ def plan(specs: Sequence[str | Path], config: EngineConfig) -> LoadPlan:
         raise InvalidRequest("policy", f"Invalid 'policy': '{config.policy}'. Allowed: {', '.join(POLICIES)}.")
     served, encoders, shared = find_models(specs, config)
     weights = weights_of((*served, *encoders))
-    resolved = resolve(config, this_machine())
+    resolved = resolve(config, this_machine(), lanes=())  # what lanes need is not known yet
     needed = sum(summary.bytes_as(resolved.dtype) for summary in weights.values())
     if resolved.is_gpu:
         lanes = sorted({_LANES[source.kind] for source in (*served, *encoders)})

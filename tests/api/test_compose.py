@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from hemiola import Engine, HemiolaError
+from hemiola.api import compose
 from hemiola.api.compose import media_need
-from hemiola.core.config import EngineConfig, Environment, Machine
+from hemiola.core.config import EngineConfig, Environment, Machine, ResolvedConfig
 from hemiola.core.config import resolve as resolve_config
 from hemiola.core.errors import CannotFit, CorruptWeights, InvalidRequest, ModelNotFound, UnsupportedModel
 from hemiola.core.hub import check_weights, resolve
@@ -123,6 +124,21 @@ def test_memory_is_kept_for_the_pipelines_that_are_served() -> None:
     beside_text = media_need((llama, flux, wan), config)
     assert beside_text is not None, "steps of media may then run on a share of the SMs, which has a cache of its own"
     assert beside_text.activation_bytes == 2 * both.activation_bytes
+
+
+def test_a_small_gpu_keeps_memory_for_the_lanes_that_are_served_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chat model was refused on 16 GiB, and an arena of half of 24 GiB, for what the largest pictures would take."""
+
+    def plan_on(gib: int, **options: Any) -> ResolvedConfig:
+        machine = Machine(2, ("a GPU",), (gib << 30,))
+        monkeypatch.setattr(compose, "this_machine", lambda device=None: machine)
+        return compose.plan((CHAT,), EngineConfig(**options)).config
+
+    small = plan_on(16)
+    assert list(small.activations) == ["language"] and small.memory_bytes > 8 << 30
+    assert plan_on(24, memory_bytes=12 << 30).memory_bytes == 12 << 30
+    with pytest.raises(CannotFit):
+        plan_on(24, memory_bytes=19 << 30)
 
 
 def test_requests_beyond_the_declared_limits_are_refused_by_name() -> None:
