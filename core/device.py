@@ -70,6 +70,10 @@ class InFlight:
         """What is enqueued inside is the step that runs in this slot; it is in flight until `completed`."""
         return nullcontext()
 
+    def finish(self, lane: str) -> None:
+        """Waits until all that was enqueued for the lane is over. Raises what the device has broken down of, if it has:
+        nothing can run on it any more."""
+
     def outside(self) -> AbstractContextManager[None]:
         """What is enqueued inside may touch anybody's bytes: it comes after all that is launched, on whatever lane,
         and before all that will be."""

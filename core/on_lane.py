@@ -85,6 +85,8 @@ class OnLane(Generic[S]):
             return self.runner.collect(batch, pending.pending)
 
     def cancel(self, batch: Batch) -> None:
+        """Raises where the step failed because the device is lost: that is no request's fault, and the engine's end."""
+        self._in_flight.finish(self.lane)
         with self._in_flight.on(self.lane):
             self.runner.cancel(batch)
         if self._is_short and self._caches is not None:  # now that nobody holds what the step had got

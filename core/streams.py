@@ -75,6 +75,9 @@ class CudaStreams(InFlight):
             self.completed(slot.lane, slot.sequence)
             raise
 
+    def finish(self, lane: str) -> None:
+        self.stream_of(lane).synchronize()
+
     @contextmanager
     def outside(self) -> Iterator[None]:
         current = torch.cuda.current_stream(self._device)
