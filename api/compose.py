@@ -47,6 +47,7 @@ log = logging.getLogger(__name__)
 
 Sources = tuple[ModelSource, ...]
 
+_IDLE_QUANTA = 4
 _LANES: dict[Kind, LaneName] = {"language": "language", "diffusion": "media"}
 
 
@@ -136,12 +137,6 @@ def media_need(served: Sequence[ModelSource], config: ResolvedConfig) -> LaneNee
 def sm_shares(config: ResolvedConfig, *, has_language: bool) -> Sequence[float]:
     """Those that steps of media may get, the largest first."""
     return sorted({1.0, config.media_sm_share if has_language else 1.0}, reverse=True)
-
-
-def idle_quantum_s(config: ResolvedConfig) -> float:
-    """How long a step of media may be while nobody else has work. On a GPU steps are launched ahead, so that cutting
-    costs nothing, and what comes meanwhile waits for less."""
-    return config.quantum_s if config.is_gpu else 4 * config.quantum_s
 
 
 def weights_of(sources: Iterable[ModelSource]) -> dict[str, WeightSummary]:
@@ -235,7 +230,9 @@ def build(
     runners: list[Runner[Any]] = [*languages.values(), *pipelines.values()]
     limits = Limits(
         quantum_s=config.quantum_s,
-        idle_quantum_s=idle_quantum_s(config),
+        idle_tokens_s=_IDLE_QUANTA * config.quantum_s,
+        # On a GPU steps are launched ahead, so that cutting costs nothing, and text that comes waits for less.
+        idle_blocks_s=config.quantum_s if config.is_gpu else _IDLE_QUANTA * config.quantum_s,
         max_batch_tokens=config.max_batch_tokens,
     )
     scheduler = Scheduler(

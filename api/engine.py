@@ -113,7 +113,12 @@ class Engine(Calls):
 
     def _run_first_requests(self) -> None:
         self._on_line("Warming up")
-        self._first = FirstRequests(self._loop, self.fronts, lambda: forget_first_requests(self.composition))
+        self._first = FirstRequests(
+            self._loop,
+            self.fronts,
+            self.loads.config.max_batch_tokens,
+            lambda: forget_first_requests(self.composition),
+        )
         self._first.run()
         self._first = None
 

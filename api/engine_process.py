@@ -81,7 +81,10 @@ class EngineHost:
         )
         fronts = open_fronts(self._loads.served, self._loads.shared, self._loads.config)
         self._first: FirstRequests | None = FirstRequests(
-            self._loop, fronts, lambda: forget_first_requests(self._composition)
+            self._loop,
+            fronts,
+            self._loads.config.max_batch_tokens,
+            lambda: forget_first_requests(self._composition),
         )
 
     # Starting

@@ -8,6 +8,7 @@ import logging
 import queue
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from hemiola.core.events import Event, Failed, Final
 from hemiola.core.request import Request
@@ -20,7 +21,7 @@ from .loop import EngineLoop
 
 log = logging.getLogger(__name__)
 
-_PROMPT_LEN = 24
+_PROMPT_SHARE = 1 / 16  # of the tokens that a step may have: costs of long prompts are no guess then
 _NUM_TOKENS = 4
 _NUM_STEPS = 2
 _MAX_SIDE = 256
@@ -36,16 +37,21 @@ class FirstRequests:
     """Runs them through a loop that nobody else uses yet.
 
     Args:
+        max_batch_tokens: of a step of a language model.
         forget: called on the loop's thread when they are over: nothing of them shall be seen in figures or caches.
 
     `deliver` takes the loop's events meanwhile.
     """
 
     def __init__(
-        self, loop: EngineLoop, fronts: Mapping[str, TextFront | MediaFront], forget: Callable[[], object]
+        self,
+        loop: EngineLoop,
+        fronts: Mapping[str, TextFront | MediaFront],
+        max_batch_tokens: int,
+        forget: Callable[[], object],
     ) -> None:
         self._loop = loop
-        self._fronts = fronts
+        self._requests = partial(warm_up_requests, fronts, max(1, round(_PROMPT_SHARE * max_batch_tokens)))
         self._forget = forget
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self.deliver = self._events.put
@@ -57,10 +63,10 @@ class FirstRequests:
             EngineDied: the loop has ended.
         """
         began_s = time.monotonic()
-        self._run_all(list(warm_up_requests(self._fronts)))
+        self._run_all(list(self._requests(0)))
         self._loop.call(lambda scheduler: scheduler.costs.forget())
         if time.monotonic() - began_s < _SECOND_ROUND_WITHIN_S:
-            self._run_all(list(warm_up_requests(self._fronts)))
+            self._run_all(list(self._requests(1)))
         self._loop.ask(lambda _: self._forget())
 
     def _run_all(self, requests: Sequence[Request]) -> None:
@@ -73,19 +79,23 @@ class FirstRequests:
                 log.warning("Warming up: %s (%s)", event.message, event.code)
 
 
-def warm_up_requests(fronts: Mapping[str, TextFront | MediaFront]) -> Iterator[Request]:
-    """For each model: text drawn and greedy, beside each other; a small picture or clip of few steps."""
+def warm_up_requests(fronts: Mapping[str, TextFront | MediaFront], prompt_len: int, number: int) -> Iterator[Request]:
+    """For each model: text drawn and greedy, beside each other; a small picture or clip of few steps.
+
+    Args:
+        number: of the round. No two prompts begin alike, so that each is computed.
+    """
     for front in fronts.values():
         if isinstance(front, TextFront):
-            yield from _text(front)
+            yield from _text(front, prompt_len, number)
         else:
             yield _media(front)
 
 
-def _text(front: TextFront) -> Iterator[Request]:
-    length = min(_PROMPT_LEN, front.context_len - _NUM_TOKENS)
-    ids = [i % front.tokenizer.vocab_size for i in range(1, length + 1)]
-    for temperature in (0.0, 0.8):
+def _text(front: TextFront, prompt_len: int, number: int) -> Iterator[Request]:
+    length = min(prompt_len, front.context_len - _NUM_TOKENS)
+    for start, temperature in enumerate((0.0, 0.8), start=1 + 2 * number):
+        ids = [i % front.tokenizer.vocab_size for i in range(start, start + length)]
         yield from front.completion_requests(
             ids, CallTerms(), max_tokens=_NUM_TOKENS, temperature=temperature, top_p=0.9, seed=0, ignore_eos=True
         )

@@ -43,6 +43,15 @@ def total_work(works: Iterable[Work]) -> Work:
     return Work(*map(sum, columns)) if columns else Work()
 
 
+def blocks_work(rows: Sequence[Sequence[Work]]) -> Work:
+    """Of blocks that rows run together, `rows[i][j]` being the work of block j for row i alone.
+
+    A row counts once, however many blocks it runs; and so does a block, however many rows run it.
+    """
+    total = total_work(work for row in rows for work in row)
+    return total._replace(rows=len(rows), blocks=len(rows[0]) if rows else 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Tokens:
     """A cut or quantum in tokens. As a cut: how many tokens the state could take in its next step (decode: 1)."""

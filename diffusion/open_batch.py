@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from hemiola.core.memory.lease import Lease
-from hemiola.core.step import Slot, Work, total_work
+from hemiola.core.step import Slot, Work, blocks_work
 
 from .block_graphs import BatchGraphs, BlockGraphs
 from .carry_store import CarryStore, slot_sizes
@@ -60,9 +60,7 @@ class OpenBatch:
         return last < self.last_block or any(block.is_kept for block in self.blocks)
 
     def work(self, first: int, last: int) -> Work:
-        """Sums over rows; blocks are counted once, since a batch runs them once."""
-        total = total_work(total_work(works[first : last + 1]) for works in self.row_works)
-        return total._replace(rows=len(self.row_works), blocks=last + 1 - first)
+        return blocks_work([works[first : last + 1] for works in self.row_works])
 
     def run(self, first: int, last: int, slot: Slot) -> Sequence[Tensor] | None:
         """Computes these blocks. After the last one, the result of each row; before, None."""

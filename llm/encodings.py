@@ -17,7 +17,7 @@ from ..core.memory import Arena, Lease
 from ..core.pending import Stopwatch
 from ..core.request import Terms
 from ..core.staging import ints_to_device
-from ..core.step import Batch, Blocks, Pending, Quantum, Shortfall, Slot, StepOutput, Work, total_work
+from ..core.step import Batch, Blocks, Pending, Quantum, Shortfall, Slot, StepOutput, Work, blocks_work, total_work
 from ..core.text_encoder import Encoding
 from ..kernels.attention import RaggedAttention
 from .attend import RaggedAttend
@@ -128,7 +128,7 @@ class Encodings:
             return opened
         end = opened.states[0].num_blocks - 1
         step = EncodeStep(opened, opened.next_block, min(quantum.last, end) if opened.is_wanted else end)
-        work = total_work([state.block_work for state in opened.states] * (step.last - step.first + 1))
+        work = blocks_work([[state.block_work] * (step.last - step.first + 1) for state in opened.states])
         return Batch(list(opened.states), work, states[0].cost_key, Blocks(step.first, step.last), step)
 
     def _open(self, states: Sequence[EncodeState]) -> OpenEncoding | Shortfall:

@@ -5,6 +5,7 @@ Haykin, Adaptive Filter Theory, chapter on Kalman filters), where x are a consta
 keep them near one. Pure Python, some 20 microseconds an observation. Knows no model and no tensor.
 """
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -36,7 +37,8 @@ def _dot(a: list[float], b: list[float]) -> float:
 class _LinearModel:
     """Weights, their covariance, and how wrong predictions were (mean relative error).
 
-    `peak` has the largest value seen of each feature, `peak_s` the seconds of the slowest step seen.
+    `peak` has the largest value seen of each feature; `peak_s` and `least_s` are the seconds of the slowest and of the
+    fastest step seen.
     """
 
     weights: list[float] = field(default_factory=lambda: list(_PRIOR))
@@ -47,6 +49,7 @@ class _LinearModel:
     relative_error: float = 1.0
     peak: list[float] = field(default_factory=lambda: [0.0] * 8)
     peak_s: float = 0.0
+    least_s: float = math.inf
 
     def predict(self, x: list[float]) -> float:
         """Linear where steps like it were seen; far beyond, at least as if all time grew with the largest feature."""
@@ -59,7 +62,7 @@ class _LinearModel:
             if value:
                 self.covariance[i][i] += _DRIFT * _PRIOR_VARIANCE[i]
         self.peak = list(map(max, self.peak, x))
-        self.peak_s = max(self.peak_s, seconds)
+        self.peak_s, self.least_s = max(self.peak_s, seconds), min(self.least_s, seconds)
         projected = [_dot(row, x) for row in self.covariance]
         scale = 1.0 / ((_NOISE * seconds) ** 2 + 1e-12 + _dot(projected, x))
         error = seconds - _dot(self.weights, x)
@@ -110,6 +113,13 @@ class CostModel:
             return self.seconds(key.cost_key, work) / key.use.sm_share
         x = _features(work)
         return max(_dot(list(_PRIOR), x) if model is None else model.predict(x), 1e-6)
+
+    def least_seconds(self, key: Hashable) -> float:
+        """Of the shortest step of that key; 0 where none was seen."""
+        model = self._models.get(key)
+        if model is None and isinstance(key, _Shared):
+            return self.least_seconds(key.cost_key)
+        return 0.0 if model is None else model.least_s
 
     def observe(self, key: Hashable, work: Work, seconds: float) -> None:
         """Learns from a collected step."""

@@ -49,10 +49,17 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What bounds a quantum: seconds while anybody else waits, seconds otherwise, and tokens at most."""
+    """What bounds a quantum.
+
+    Fields:
+        quantum_s: while anybody else waits.
+        idle_tokens_s, idle_blocks_s: while nobody does, of tokens and of blocks.
+        max_batch_tokens: in one step, whoever waits.
+    """
 
     quantum_s: float = 0.05
-    idle_quantum_s: float = 0.2
+    idle_tokens_s: float = 0.2
+    idle_blocks_s: float = 0.2
     max_batch_tokens: int = 2048
 
 
@@ -144,9 +151,7 @@ class Deadline:
         self._shares.advance(min(served))
         self._models.advance(min(self._models.time(g.runner.model) for g in groups))
         group = groups[0] if len(groups) == 1 else self._pick(groups, served, now_s)
-        somebody_waits = len(groups) > 1 or use.is_shared
-        limit_s = self._limits.quantum_s if somebody_waits else self._limits.idle_quantum_s
-        quantum = self._cut(group, limit_s)
+        quantum = self._cut(group, is_alone=len(groups) == 1)
         self._note(groups, group, now_s)
         return Choice(group, quantum, use.sm_share)
 
@@ -198,25 +203,30 @@ class Deadline:
             self._blocks_ran = True
             self._had_turn.clear()
 
-    def _cut(self, group: Group, limit_s: float) -> Quantum:
+    def _cut(self, group: Group, is_alone: bool) -> Quantum:
+        """How much of the group may run; it is alone if no other waits for the lane."""
         cut = group.head.cut
         if isinstance(cut, Tokens):
-            return self._token_quantum(group, limit_s)
+            return self._token_quantum(group, is_alone)
         if isinstance(cut, Blocks):
             group.states.sort(key=_urgency)
-            return self._block_quantum(group, cut, limit_s)
+            is_free = is_alone and not self._use.is_shared
+            return self._block_quantum(group, cut, self._limits.idle_blocks_s if is_free else self._limits.quantum_s)
         return Whole()
 
-    def _token_quantum(self, group: Group, limit_s: float) -> Tokens:
-        """Rows with one token to do come first; longer ones make the step longer by a quantum at most."""
+    def _token_quantum(self, group: Group, is_alone: bool) -> Tokens:
+        """Rows with one token to do come first; longer ones make the step longer by a quantum at most: longer than
+        one of such rows alone, or than the shortest there was. What any step takes is no reason to make it smaller.
+        """
         short = [s for s in group.states if s.cut.max == 1]
         if len(short) == len(group.states):
             return Tokens(self._limits.max_batch_tokens)
         long = sorted((s for s in group.states if s.cut.max > 1), key=_urgency)
         group.states = short + long
         work = total_work(s.work for s in short)
-        if short:
-            limit_s = self._limits.quantum_s + self._seconds(short[0].cost_key, work)
+        limit_s = self._limits.idle_tokens_s if is_alone and not short else self._limits.quantum_s
+        least_s = self._costs.least_seconds(self._use.key(long[0].cost_key))
+        limit_s += max(least_s, self._seconds(short[0].cost_key, work)) if short else least_s
         tokens = 0
         for state in long:
             fits = self._fitting_tokens(state, work, limit_s)
@@ -244,10 +254,9 @@ class Deadline:
         if not self._costs.knows(self._use.key(key)):
             return Blocks(cut.first, cut.first)
         rows = [s.cut.works for s in group.states]
-        done = Work()
-        last = cut.first
+        done, last = Work(), cut.first
         for index, works in enumerate(zip(*rows, strict=False)):
-            done = done.plus(total_work(works))
+            done = done.plus(total_work(works))._replace(rows=len(rows), blocks=index + 1)  # see `blocks_work`
             if index and self._seconds(key, done) > limit_s:
                 break
             last = cut.first + index

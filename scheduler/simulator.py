@@ -25,6 +25,7 @@ from hemiola.core.step import (
     StepOutput,
     Tokens,
     Work,
+    blocks_work,
     total_work,
 )
 from hemiola.core.tracing import StepTrace
@@ -170,7 +171,7 @@ class SimulatedRunner:
 
     def _plan_blocks(self, states: Sequence[SimulatedState], quantum: Blocks) -> Batch:
         count = quantum.last - quantum.first + 1
-        work = total_work([Work(rows=1, new_tokens=64 * count, blocks=count)] * len(states))
+        work = blocks_work([states[0].cut.works[:count]] * len(states))
         return Batch(states, work, states[0].cost_key, quantum, [(state, count) for state in states])
 
     def launch(self, batch: Batch, slot: Slot) -> Elapsed:

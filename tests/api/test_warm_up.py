@@ -62,9 +62,19 @@ def test_the_first_requests_leave_no_trace(monkeypatch: pytest.MonkeyPatch) -> N
     """As on a GPU, where they run in this process too."""
     with Engine(TINY, "dummy:z-image-tiny", threads=1) as engine:
         engine._run_first_requests()
+        assert len(engine.trace) == 0
         answer = engine.complete([i + 1 for i in range(24)], max_tokens=1, temperature=0.0)
         assert answer.usage.cached_tokens == 0
         assert {record.model for record in engine.trace} == {TINY}
+
+
+def test_costs_are_learned_from_prompts_of_some_length_that_no_cache_has() -> None:
+    with Engine(TINY, threads=1, max_batch_tokens=640) as engine:
+        engine._run_first_requests()
+        models = engine.composition.scheduler.costs._models
+        mixed = models[engine.composition.languages[TINY].steps._served.mixed_key]
+        new_tokens, _ = mixed.peak[2:4]
+        assert new_tokens * 64 >= 640 / 16
 
 
 @pytest.mark.parametrize("has_something", [False, True])
