@@ -4,12 +4,13 @@
 forwards, sampling or scheduling.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from ..core.memory import Arena, HostCopy, Match, Need, PrefixCache, Promise
+from ..core.memory.pages import MOVED_AT_ONCE_BYTES
 from ..core.memory.tree import Node
 from ..core.staging import ints_to_device
 from ..core.step import Shortfall
@@ -206,9 +207,16 @@ class KvCache:
     def park(self, memory: KvMemory, num_tokens: int) -> Shortfall | None:
         """Copies the pages of the first `num_tokens` tokens to the host and gives all pages back."""
         used = memory.pages[: self.pages_for(num_tokens)]
-        copy = self.arena.host.store(self._flat_pages.index_select(0, self._index(used)), memory.owner)
+        shape = torch.Size((len(used), self._flat_pages.shape[1]))
+        copy = self.arena.host.reserve(shape, self._flat_pages.dtype, memory.owner)
         if isinstance(copy, Shortfall):
             return copy
+        try:
+            for first, pages in self._pieces(used):
+                copy.store_rows(first, self._flat_pages.index_select(0, self._index(pages)))
+        except BaseException:
+            copy.release()
+            raise
         self.page_class.free(memory.pages[memory.num_shared :], memory.owner)
         memory.copy, memory.parked_pages, memory.pages = copy, used, []
         self._forget_prefix(memory)
@@ -228,11 +236,12 @@ class KvCache:
             memory.pages = []
             return shortfall
         memory.is_valid = False  # until all bytes are back
-        first, num_copied = memory.num_shared, len(memory.parked_pages)
-        bytes_back = self._flat_pages.new_empty((num_copied, self._flat_pages.shape[1]))
+        shared, num_copied = memory.num_shared, len(memory.parked_pages)
         with self.arena.clock.outside():  # no step: pages that are given back at once may be anybody's in the next one
-            memory.copy.load_into(bytes_back)
-            self._flat_pages.index_copy_(0, self._index(memory.pages[first:num_copied]), bytes_back[first:])
+            for first, pages in self._pieces(memory.pages[shared:num_copied]):
+                piece = self._flat_pages.new_empty((len(pages), self._flat_pages.shape[1]))
+                memory.copy.load_rows(shared + first, piece)
+                self._flat_pages.index_copy_(0, self._index(pages), piece)
             self.clear(memory.pages[num_copied:])
         memory.copy.release()
         memory.copy, memory.parked_pages = None, []
@@ -265,6 +274,11 @@ class KvCache:
         if memory.node is not None:
             assert self.prefixes is not None
             self.prefixes.unlock(memory.node)
+
+    def _pieces(self, pages: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
+        """Pages that are copied at once, and where they begin: the memory for that is beside the arena."""
+        at_once = max(MOVED_AT_ONCE_BYTES // self.page_bytes, 1)
+        return ((first, pages[first : first + at_once]) for first in range(0, len(pages), at_once))
 
     def _index(self, pages: Sequence[int]) -> Tensor:
         return ints_to_device(pages, self.view.device)

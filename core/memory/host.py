@@ -14,29 +14,32 @@ from .extents import Extents, aligned
 
 
 class HostCopy:
-    """The bytes of one tensor in host memory."""
+    """The bytes of one tensor in host memory, which may be written and read some rows at a time."""
 
     __slots__ = ("_bytes", "_dtype", "_shape", "_tier", "is_released", "nbytes", "owner", "start")
 
-    def __init__(self, tier: "HostTier", start: int, tensor: torch.Tensor, owner: str) -> None:
+    def __init__(self, tier: "HostTier", start: int, shape: torch.Size, dtype: torch.dtype, owner: str) -> None:
         self._tier = tier
-        self._shape, self._dtype = tensor.shape, tensor.dtype
-        self.nbytes = tensor.numel() * tensor.element_size()
+        self._shape, self._dtype = shape, dtype
+        self.nbytes = shape.numel() * dtype.itemsize
         self.owner = owner
         self.start = start
         self.is_released = False
         self._bytes = tier.buffer[start : start + self.nbytes]
-        with tier.clock.outside():
-            self._view().copy_(tensor, non_blocking=True)
+
+    def store_rows(self, first: int, tensor: torch.Tensor) -> None:
+        """Writes the rows from `first` on, along the first dimension, from a tensor of the device."""
+        self._copy(self._view()[first : first + len(tensor)], tensor)
+
+    def load_rows(self, first: int, tensor: torch.Tensor) -> None:
+        """Writes the rows from `first` on into a tensor."""
+        self._copy(tensor, self._view()[first : first + len(tensor)])
 
     def load_into(self, tensor: torch.Tensor) -> None:
         """Writes the bytes back into a tensor of the same shape and dtype."""
-        if self.is_released:
-            raise ValueError(f"The host copy of '{self.owner}' is released.")
         if (tensor.shape, tensor.dtype) != (self._shape, self._dtype):
             raise ValueError(f"A copy of {tuple(self._shape)} {self._dtype} cannot load into {tuple(tensor.shape)}.")
-        with self._tier.clock.outside():
-            tensor.copy_(self._view(), non_blocking=True)
+        self._copy(tensor, self._view())
 
     def release(self) -> None:
         """Gives the host bytes back, once."""
@@ -44,7 +47,13 @@ class HostCopy:
             self.is_released = True
             self._tier._give_back(self)
 
+    def _copy(self, to: torch.Tensor, of: torch.Tensor) -> None:
+        with self._tier.clock.outside():
+            to.copy_(of, non_blocking=True)
+
     def _view(self) -> torch.Tensor:
+        if self.is_released:
+            raise ValueError(f"The host copy of '{self.owner}' is released.")
         return self._bytes.view(self._dtype).view(self._shape)
 
 
@@ -80,14 +89,21 @@ class HostTier:
 
     def store(self, tensor: torch.Tensor, owner: str) -> HostCopy | Shortfall:
         """A copy of a tensor of the device; a Shortfall when the tier is full of what must not be dropped."""
-        size = aligned(tensor.numel() * tensor.element_size())
+        copy = self.reserve(tensor.shape, tensor.dtype, owner)
+        if isinstance(copy, HostCopy):
+            copy._copy(copy._view(), tensor)
+        return copy
+
+    def reserve(self, shape: torch.Size, dtype: torch.dtype, owner: str) -> HostCopy | Shortfall:
+        """Room for a copy of such a tensor, whose rows are to be stored; or a Shortfall, likewise."""
+        size = aligned(shape.numel() * dtype.itemsize)
         start = self._extents.place(size)
         while start is None:
             if size > self.nbytes or not self._drop_cheapest():
                 return Shortfall(size)
             start = self._extents.place(size)
         self._extents.take(start, size)
-        self.copies[start] = copy = HostCopy(self, start, tensor, owner)
+        self.copies[start] = copy = HostCopy(self, start, shape, dtype, owner)
         return copy
 
     def _drop_cheapest(self) -> bool:

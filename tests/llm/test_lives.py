@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from hemiola.core.step import Shortfall, Slot, Tokens
+from hemiola.llm import kv_cache
 from hemiola.tests import tiny_language as tiny
 from hemiola.tests.llm.driver import Driver, MakeRunner, ask
 
@@ -122,6 +124,39 @@ def test_what_comes_back_is_written_before_any_lanes_next_step(
     runner.resume(state)
     assert not (arena.buffer == 0x5A).all()
     assert torch.equal(waited_for[-1], arena.buffer)
+
+
+class Copied(TorchDispatchMode):
+    """Fields: the most bytes that any tensor had which was made for copies."""
+
+    most = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if func in (torch.ops.aten.index_select.default, torch.ops.aten.new_empty.default):
+            self.most = max(self.most, made.numel() * made.element_size())
+        return made
+
+
+def test_copies_to_the_host_and_back_take_little_memory_beside_the_arena(
+    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All pages of a request were gathered at once: gigabytes of a long one, which nobody kept free for it."""
+    driver = Driver(make_runner())
+    (state,) = driver.admit(ask("r1", PROMPTS["r1"], max_tokens=9))
+    driver.step()
+    kv, runner = driver.runner.kv_cache, driver.runner
+    monkeypatch.setattr(kv_cache, "MOVED_AT_ONCE_BYTES", 3 * kv.page_bytes, raising=False)
+    assert len(state.memory.pages) > 9
+    with Copied() as copied:  # type: ignore[no-untyped-call]
+        runner.park(state)
+        kv.prefixes.flush()
+        kv.arena.buffer.fill_(0x5A)
+        runner.resume(state)
+    assert kv.page_bytes < copied.most <= 3 * kv.page_bytes
+    driver.run()
+    assert driver.tokens("r1") == expected("r1", 9)
+    assert_nothing_is_held(driver)
 
 
 def test_resuming_shares_what_the_cache_still_holds(make_runner: MakeRunner) -> None:
