@@ -1,7 +1,7 @@
 """Token ids to text as they come: never half a character, and nothing that may turn out to begin a stop string.
 
 What the pieces add up to is what the tokenizer makes of all tokens at once, apart from an unfinished character at the
-very end. No torch.
+very end, and from ids that it does not have: those are shown as numbers. No torch.
 """
 
 import codecs
@@ -69,6 +69,11 @@ def overlap(text: str, stop: str) -> int:
     return 0
 
 
+def number_of(token_id: int) -> str:
+    """Of a token without text. Models have more rows than their tokenizer; with random weights they are chosen."""
+    return f"⟨{token_id}⟩"
+
+
 class _Pieces(Protocol):
     def push(self, token_id: int) -> str:
         """Text that is complete with this token."""
@@ -84,7 +89,9 @@ class _BytePieces:
 
     def push(self, token_id: int) -> str:
         token = self._tokenizer.token(token_id)
-        if token is None or token_id in self._tokenizer.special_ids:
+        if token is None:
+            return number_of(token_id)
+        if token_id in self._tokenizer.special_ids:
             return ""
         return self._decoder.decode(byte_level_bytes(token))
 
@@ -98,6 +105,8 @@ class _WindowPieces:
         self._num_shown = 0
 
     def push(self, token_id: int) -> str:
+        if self._tokenizer.token(token_id) is None:
+            return number_of(token_id)
         self._window.append(token_id)
         before = self._tokenizer.decode(self._window[: self._num_shown])
         now = self._tokenizer.decode(self._window)

@@ -7,9 +7,11 @@ there, one of each model at a time.
 import random
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -22,7 +24,6 @@ from ..client import Client
 from .http import running_server
 from .image_gpu import PROMPT
 from .report import Report, Scenario, cost, machine_name, percentile
-from .timed import decoding
 
 _BEFORE_S = 2.0  # how long pictures and clips are being made before chats begin beside them
 _START_S = 900.0  # kernels may have to be compiled
@@ -55,15 +56,16 @@ def run(
     with running_server(models, threads, within_s=_START_S) as url, Client(url, timeout=_START_S) as client:
         started = f"the server took requests after {time.monotonic() - began_s:.0f} s"
         served = _Served.at(url)
+        ask = partial(_Chats.run, client, partial(_prompts, url, served.text, context, rng), served.text, tokens)
         options = {"size": size, "num_inference_steps": steps}
         media = _Media(client, served.media, {key: value for key, value in options.items() if value is not None})
-        _Chats.run(client, served.text, 1, context, tokens, rng)
+        ask(1)
         for num_chats in rows:
             alone, beside = _Chats(), _Chats()
             for _ in range(repeats):
-                alone.add(_Chats.run(client, served.text, num_chats, context, tokens, rng))
+                alone.add(ask(num_chats))
                 with media.made():
-                    beside.add(_Chats.run(client, served.text, num_chats, context, tokens, rng))
+                    beside.add(ask(num_chats))
             scenarios += _compared(f"{num_chats} x {context}", alone, beside)
     notes = (started, *(f"{name} made {count} meanwhile" for name, count in media.num_made.items()))
     return Report("serve-gpu", machine_name(), "auto", threads, tuple(scenarios), notes)
@@ -79,6 +81,16 @@ def _compared(shape: str, alone: "_Chats", beside: "_Chats") -> list[Scenario]:
         gap, before = (percentile(side.gaps_ms, share) for side in sides)
         figures.append(cost(f"between tokens, {what}, {shape}", gap, "ms", before, None))
     return figures
+
+
+def _prompts(url: str, model: str, context: int, rng: random.Random, count: int) -> list[list[int]]:
+    """Tokens of random letters: no two prompts begin alike."""
+    prompts: list[list[int]] = []
+    for _ in range(count):
+        text = "".join(rng.choices("abcdefghijklmnopqrstuvwxyz ", k=8 * context))
+        answer = httpx.post(f"{url}/tokenize", json={"model": model, "prompt": text}).raise_for_status()
+        prompts.append(answer.json()["tokens"][:context])
+    return prompts
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +114,7 @@ class _Chats:
 
     Fields:
         first_ms: from asking to the first token.
-        gaps_ms: between tokens, while all of them wrote.
+        gaps_ms: between tokens, while others may still wait for their first.
     """
 
     first_ms: list[float] = field(default_factory=list)
@@ -113,15 +125,17 @@ class _Chats:
         self.gaps_ms += other.gaps_ms
 
     @classmethod
-    def run(cls, client: Client, model: str, count: int, context: int, tokens: int, rng: random.Random) -> "_Chats":
-        """Prompts of random characters: no two begin alike. A thread for each, as clients have."""
-        prompts = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz ", k=context)) for _ in range(count)]
+    def run(
+        cls, client: Client, make_prompts: Callable[[int], list[list[int]]], model: str, tokens: int, count: int
+    ) -> "_Chats":
+        """A thread for each, as clients have."""
+        prompts = make_prompts(count)
         times: list[list[float]] = [[] for _ in prompts]
 
         def follow(number: int) -> None:
             times[number].append(time.monotonic())
             options: dict[str, Any] = {"max_tokens": tokens, "temperature": 0.0, "ignore_eos": True}
-            stream = client.stream_chat(prompts[number], model=model, **options)
+            stream = client.stream_complete(prompts[number], model=model, **options)
             times[number] += [time.monotonic() for event in stream if isinstance(event, Token)]
             stream.result()
 
@@ -130,8 +144,8 @@ class _Chats:
             thread.start()
         for thread in threads:
             thread.join()
-        first_ms = [(row[1] - row[0]) * 1e3 for row in times]
-        return cls(first_ms, list(decoding([row[1:] for row in times]).gaps_ms))
+        gaps_ms = [[(after - before) * 1e3 for before, after in pairwise(row)] for row in times]
+        return cls([gaps[0] for gaps in gaps_ms], [gap for gaps in gaps_ms for gap in gaps[1:]])
 
 
 class _Media:

@@ -92,6 +92,14 @@ def test_any_tokens_at_all_add_up_in_a_byte_level_vocabulary(tmp_path: Path, see
     assert "".join(pieces(tokenizer, ids)) == tokenizer.decode(ids)
 
 
+def test_a_token_that_the_tokenizer_does_not_have_is_shown_by_its_number(tokenizer: TextTokenizer) -> None:
+    detokenizer = Detokenizer(tokenizer, stops=("\N{MATHEMATICAL LEFT ANGLE BRACKET}9",))
+    (a,) = tokenizer.encode("a")[-1:]
+    texts = [detokenizer.push(token_id) for token_id in (a, 150_000, a, 90_000)]
+    assert "".join(piece.text for piece in texts) == "a⟨150000⟩a"
+    assert texts[-1].stopped_by == "⟨9"
+
+
 def test_invalid_bytes_come_out_once_they_cannot_be_a_character(tokenizer: TextTokenizer) -> None:
     lead = tokenizer.encode("漢字")[0] if tokenizer.is_byte_level else id_of(tokenizer, "<0xE6>")
     ids = [lead] * 12 + tokenizer.encode("end")

@@ -1,0 +1,108 @@
+"""How much of a step the deadline policy grants, from costs that were learned."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hemiola.core.step import Blocks, Quantum, Tokens, Work, blocks_work, total_work
+from hemiola.scheduler.cost_model import ALONE, CostModel, LaneUse
+from hemiola.scheduler.policy import Deadline, Group, Limits
+
+LIMITS = Limits(quantum_s=0.010, idle_tokens_s=0.040, idle_blocks_s=0.010, max_batch_tokens=8192)
+BESIDE = LaneUse(0.6, is_shared=True)
+BLOCK = Work(rows=1, new_tokens=4608, attended_pairs=4608**2, blocks=1)
+SECONDS_PER_BLOCK = 0.0023
+
+
+@dataclass(eq=False)
+class State:
+    """A view of a request with one step to do."""
+
+    cut: Quantum
+    work: Work
+    cost_key: str
+    model: str = "m"
+    service_class: str = "interactive"
+    tenant: str = ""
+    priority: int = 0
+    due_s: float = float("inf")
+    arrival_s: float = 0.0
+    behind_s: float = 0.0
+    remaining: tuple[Any, ...] = ()
+
+
+def prompt(num_left: int, num_done: int = 0) -> State:
+    pairs = num_left * num_done + num_left * (num_left + 1) // 2
+    return State(Tokens(num_left), Work(1, num_left, num_done + num_left, pairs), "mixed")
+
+
+def picture(num_blocks: int) -> State:
+    return State(Blocks(0, num_blocks - 1, (BLOCK,) * num_blocks), total_work([BLOCK] * num_blocks), "denoise")
+
+
+def granted(costs: CostModel, states: list[State], use: LaneUse = ALONE, others: int = 0) -> Any:
+    groups = [Group(SimpleNamespace(model="m"), "lane", list(states))]  # type: ignore[arg-type]
+    groups += [Group(SimpleNamespace(model=f"o{i}"), "lane", [prompt(1)]) for i in range(others)]  # type: ignore[arg-type]
+    policy = Deadline(costs, LIMITS)
+    policy._shares.add(("interactive", "other"), 1.0)
+    return policy.choose(groups, 0.0, use).quantum
+
+
+def prefill_s(work: Work) -> float:
+    """Of a model whose shortest step is longer than a quantum, as where the host launches each kernel."""
+    return 0.012 + 2e-5 * work.new_tokens
+
+
+def with_prefills(use: LaneUse = ALONE) -> CostModel:
+    costs = CostModel()
+    for length in (24, 24, 100, 400, 1600, 2000) * 3:
+        work = prompt(length).work
+        costs.observe(use.key("mixed"), work, prefill_s(work))
+    return costs
+
+
+@pytest.mark.parametrize("use", [ALONE, BESIDE])
+def test_what_every_step_takes_does_not_make_chunks_small(use: LaneUse) -> None:
+    """They were of 16 tokens, the least, as soon as the shortest step was longer than the limit."""
+    chunk = granted(with_prefills(use), [prompt(2048)], use)
+    assert prefill_s(Work(new_tokens=chunk.max)) == pytest.approx(0.012 + LIMITS.idle_tokens_s, rel=0.1)
+
+
+def test_chunks_are_shorter_while_others_wait_for_the_lane() -> None:
+    chunk = granted(with_prefills(), [prompt(2048)], others=1)
+    assert prefill_s(Work(new_tokens=chunk.max)) == pytest.approx(0.012 + LIMITS.quantum_s, rel=0.1)
+
+
+def test_a_chunk_makes_decodes_a_quantum_longer_than_the_shortest_step_with_a_chunk() -> None:
+    costs = with_prefills()
+    decode = State(Tokens(1), Work(1, 1, 100, 100), "decode")
+    for _ in range(3):
+        costs.observe("decode", decode.work, 0.005)
+    chunk = granted(costs, [decode, prompt(2048)])
+    assert prefill_s(Work(new_tokens=chunk.max)) == pytest.approx(0.012 + LIMITS.quantum_s, rel=0.1)
+
+
+@pytest.mark.parametrize("num_rows", [1, 3])
+def test_as_many_blocks_run_as_fit_the_quantum(num_rows: int) -> None:
+    """At most two did: a batch counts a row once, and predictions for several blocks counted it for each."""
+    costs = CostModel()
+    for num_blocks in (1, 1, 1, 2, 2, 2):
+        work = blocks_work([[BLOCK] * num_blocks] * num_rows)
+        costs.observe("denoise", work, SECONDS_PER_BLOCK * num_blocks)
+    assert granted(costs, [picture(57) for _ in range(num_rows)]) == Blocks(0, 3)
+
+
+@pytest.mark.parametrize("use", [ALONE, BESIDE])
+def test_blocks_keep_to_their_limits(use: LaneUse) -> None:
+    costs = CostModel()
+    for num_blocks in (1, 2, 4, 8, 16, 32) * 3:
+        costs.observe(use.key("denoise"), blocks_work([[BLOCK] * num_blocks]), SECONDS_PER_BLOCK * num_blocks)
+    assert granted(costs, [picture(57)], use) == Blocks(0, 3)
+
+
+def test_work_of_blocks_counts_rows_and_blocks_once() -> None:
+    rows = [[Work(rows=1, new_tokens=5, blocks=1)] * 3, [Work(rows=1, new_tokens=7, blocks=1)] * 3]
+    assert blocks_work(rows) == Work(rows=2, new_tokens=36, blocks=3)
+    assert blocks_work([]) == Work()
