@@ -35,6 +35,8 @@ from .lanes import Lanes
 from .policy import POLICIES, Limits
 from .scheduler import Scheduler
 
+_BLOCK = Work(rows=1, new_tokens=64, blocks=1)
+
 
 @dataclass(slots=True)
 class VirtualClock:
@@ -108,7 +110,7 @@ class SimulatedState:
         size = self.steps[0][1]
         if self.is_text:
             return Tokens(size)
-        return Blocks(self.block, size - 1, (Work(rows=1, new_tokens=64, blocks=1),) * (size - self.block))
+        return Blocks(self.block, size - 1, (_BLOCK,) * (size - self.block))
 
     @property
     def work(self) -> Work:
@@ -171,7 +173,7 @@ class SimulatedRunner:
 
     def _plan_blocks(self, states: Sequence[SimulatedState], quantum: Blocks) -> Batch:
         count = quantum.last - quantum.first + 1
-        work = blocks_work([states[0].cut.works[:count]] * len(states))
+        work = blocks_work([[_BLOCK] * count] * len(states))
         return Batch(states, work, states[0].cost_key, quantum, [(state, count) for state in states])
 
     def launch(self, batch: Batch, slot: Slot) -> Elapsed:
