@@ -126,7 +126,9 @@ class Scheduler:
                 choice = self._choose(lane)
                 launched |= choice is not None and self._launch(choice)
         collected = self._collect(wait=not launched)
-        return launched or collected or self._pressure.is_copying or self._break_deadlock()
+        if launched or collected or self._pressure.is_copying or self.lanes.num_in_flight:
+            return True
+        return self._break_deadlock()
 
     def _take_in(self) -> None:
         self._pressure.settle()
