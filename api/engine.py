@@ -85,7 +85,7 @@ class Engine(Calls):
         if not self._is_closed:
             self._is_closed, self._composition = True, None
             gc.collect()  # what refers to each other in a circle: pages, runners, graphs
-            Caches(torch.device(self.loads.config.device)).give_back()
+            Caches(torch.device(self.loads.config.device)).give_all_back()
 
     @property
     def composition(self) -> compose.Composition:

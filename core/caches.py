@@ -4,12 +4,15 @@ Each stream has free blocks of its own, so that each share of the SMs keeps as m
 allocation fails, torch gives all of them back and tries again; but not while a graph is captured, and not to others.
 """
 
+import logging
 import re
 import traceback
 
 import torch
 
 from .errors import StepOutOfMemory
+
+log = logging.getLogger(__name__)
 
 CAPTURE_BYTES = 4 << 30
 """Where less is free, caches are given back before a capture: it may take some GiB, and gets none of them."""
@@ -38,6 +41,16 @@ class Caches:
             return
         torch.cuda.empty_cache()
         self._rest = self._cached()
+
+    def give_all_back(self) -> None:
+        """Pinned host memory, too: nobody here needs any more of it. On a device that is lost nothing can be had."""
+        try:
+            self.give_back()
+        except RuntimeError:
+            log.warning("The memory of %s cannot be given back.", self._device, exc_info=True)
+        empty_host_cache = getattr(torch.accelerator, "empty_host_cache", None)  # since torch 2.12
+        if self._device.type != "cpu" and empty_host_cache is not None:
+            empty_host_cache()
 
     def _cached(self) -> int:
         return int(torch.cuda.memory_reserved(self._device) - torch.cuda.memory_allocated(self._device))

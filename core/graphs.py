@@ -62,13 +62,17 @@ class GraphPool:
         torch then takes the capture for unfinished: its allocator records on to the pool, and its default random
         generator counts for the graph. So there is another pool, and another state of the generator.
         """
+        try:
+            graph.capture_end()
+            return  # as after want of memory: torch has closed the pool, which serves on
+        except RuntimeError as ending:
+            error.add_note(f"Ending the capture: {ending}")
         self._failed.append(graph)
         index = torch.cuda.current_device() if self.device.index is None else self.device.index
-        for end in (graph.capture_end, lambda: torch._C._cuda_endAllocateToPool(index, self._handle)):
-            try:
-                end()
-            except RuntimeError as ending:
-                error.add_note(f"Ending the capture: {ending}")
+        try:
+            torch._C._cuda_endAllocateToPool(index, self._handle)
+        except RuntimeError as ending:
+            error.add_note(f"Ending the capture: {ending}")
         self._handle = torch.cuda.graph_pool_handle()
         generator = torch.cuda.default_generators[index]
         fresh = torch.Generator(torch.device("cuda", index)).manual_seed(generator.initial_seed())

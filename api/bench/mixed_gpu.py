@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from hemiola.core.config import MEDIA_SM_SHARE
 from hemiola.core.tracing import StepRecord
 
 from ..front.terms import engine_clock
@@ -33,12 +34,13 @@ def run(
     context: int = 2048,
     tokens: int = 128,
     size: str | None = None,
+    share: float = MEDIA_SM_SHARE,
 ) -> Report:
     """For each number of rows: text alone, pictures alone, both; all gaps of all rounds go into one distribution."""
     rng = random.Random(0)
     scenarios: list[Scenario] = []
     notes: list[str] = []
-    with TimedEngine(*models, threads=threads) as engine:
+    with TimedEngine(*models, threads=threads, media_sm_share=share) as engine:
         config = engine.loads.config
         alone = _denoise_alone(engine, size)
         for num_rows in rows:
@@ -69,6 +71,7 @@ def run(
                 rate(f"  sum of both, {shape}", text + images, "", 1.0, total),
             ]
             notes += [f"{shape}: {line}" for line in speeds]
+    notes.append(f"images beside text on {share:.2f} of the SMs")
     notes.append(f"images alone: {alone:,.1f} blocks/s")
     return Report("mixed-gpu", machine_name(), config.dtype, threads, tuple(scenarios), tuple(notes))
 

@@ -19,6 +19,7 @@ _SOME = {
     "size": "--size",
     "steps": "--steps",
     "seconds": "--seconds",
+    "share": "--share",
 }
 
 
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     some.add_argument("--tokens", type=int, metavar="N", help="to decode")
     some.add_argument("--size", metavar="WxH", help="of pictures and clips")
     some.add_argument("--steps", type=int, metavar="N", help="denoise steps")
+    some.add_argument("--share", type=float, metavar="X", help="of the SMs, what media has beside text")
     some.add_argument("--seconds", type=float, metavar="S", help="how long the load lasts")
 
 

@@ -78,12 +78,10 @@ class EntryStore:
         self.release([copies])
         return entry
 
-    def add_to(self, counts: list[int], entries: Iterable[Entry], sign: int = 1) -> None:
+    def add_to(self, counts: list[int], entries: Sequence[Entry], sign: int = 1) -> None:
         """Counts the pages of warm entries, by group."""
-        for entry in entries:
-            for group, page in enumerate(entry):
-                if page != ABSENT:
-                    counts[group] += sign
+        for group, pages in enumerate(zip(*entries, strict=True)):
+            counts[group] += sign * (len(pages) - pages.count(ABSENT))
 
     def check(self, warm: Sequence[Entry], cold: Sequence[Entry]) -> None:
         """Asserts that the owner holds exactly these pages and copies."""

@@ -67,6 +67,8 @@ class PageTree(Tree):
 
     def _fill(self, node: Node, pages: Sequence[Pages]) -> None:
         """Replaces what is cold or absent in the node's entries; all nodes above it are warm."""
+        if not node.num_cold and len(self.groups) == 1:  # absent is a page of one group among several
+            return
         for i, (entry, page) in enumerate(zip(node.entries, pages, strict=True)):
             if i < node.num_warm:
                 if ABSENT not in entry:

@@ -116,6 +116,11 @@ class PageClass:
         else:
             self._retire(last)
 
+    def free_held(self, pages: Iterable[int], owner: str) -> None:
+        """Gives back the owner's references to those of the pages of which it holds any."""
+        owners = self._owners
+        self.free([page for page in pages if owner in owners.get(page, ())], owner)
+
     def owners_of(self, page: int) -> Sequence[str]:
         """Who holds references to the page; empty when nobody does."""
         return self._owners.get(page, ())

@@ -232,8 +232,7 @@ class PrefixCache:
         node = self._cover(namespace, tuple(token_ids)[: count * self.page_len], pages)
         self.lock(node)
         for group, page_class in enumerate(self.groups):
-            ids = [entry[group] for entry in pages[:count]]
-            page_class.free([page for page in ids if owner in self._owners(group, page)], owner)
+            page_class.free_held([entry[group] for entry in pages[:count]], owner)
         self.unlock(node)
         return count * self.page_len
 

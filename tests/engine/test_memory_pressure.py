@@ -80,7 +80,7 @@ def test_pages_are_parked_to_admit_a_picture_that_is_due_earlier_and_come_back()
 
 
 def test_without_a_host_tier_the_latest_ends_loudly_so_that_the_others_can_go_on() -> None:
-    rig = Rig(memory_bytes=10 * SPAN, host_bytes=0)
+    rig = Rig(memory_bytes=9 * SPAN, host_bytes=0)
     first, talk, last = large_picture("p"), chat("c", prompt_ids(300), 8), large_picture("q", seed=9)
     for request in (first, talk, last):
         rig.submit(request)

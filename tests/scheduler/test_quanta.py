@@ -43,8 +43,8 @@ def picture(num_blocks: int) -> State:
 
 
 def granted(costs: CostModel, states: list[State], use: LaneUse = ALONE, others: int = 0) -> Any:
-    groups = [Group(SimpleNamespace(model="m"), "lane", list(states))]  # type: ignore[arg-type]
-    groups += [Group(SimpleNamespace(model=f"o{i}"), "lane", [prompt(1)]) for i in range(others)]  # type: ignore[arg-type]
+    groups = [Group(SimpleNamespace(model="m"), "lane", list(states))]
+    groups += [Group(SimpleNamespace(model=f"o{i}"), "lane", [prompt(1)]) for i in range(others)]
     policy = Deadline(costs, LIMITS)
     policy._shares.add(("interactive", "other"), 1.0)
     return policy.choose(groups, 0.0, use).quantum

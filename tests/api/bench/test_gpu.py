@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hemiola.api.bench import BENCHES, image_gpu, limits, mixed_gpu, soak_gpu, text_gpu
+from hemiola.api.bench import BENCHES, image_gpu, limits, mixed_gpu, serve_gpu, soak_gpu, text_gpu
 from hemiola.api.bench.denoisers import shape_of, step_flops
 from hemiola.api.bench.timed import TimedEngine, blocks_per_s, decoding, idle_share
 from hemiola.api.cli import main
@@ -181,7 +181,14 @@ def test_mistakes_are_named(arguments: list[str], words: list[str], capsys: pyte
 
 
 def test_published_shapes_are_the_defaults() -> None:
-    assert {name for name in BENCHES if name.endswith("-gpu")} == {"text-gpu", "image-gpu", "mixed-gpu", "soak-gpu"}
-    for module in (text_gpu, image_gpu, mixed_gpu, soak_gpu):
+    modules = {
+        "text-gpu": text_gpu,
+        "image-gpu": image_gpu,
+        "mixed-gpu": mixed_gpu,
+        "serve-gpu": serve_gpu,
+        "soak-gpu": soak_gpu,
+    }
+    assert {name for name in BENCHES if name.endswith("-gpu")} == set(modules)
+    for module in modules.values():
         models: tuple[str, ...] = module.run.__kwdefaults__["models"]
         assert all(resolve(model).origin == "shape" and not model.endswith("-tiny") for model in models)

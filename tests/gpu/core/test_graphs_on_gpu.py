@@ -13,6 +13,30 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 DEVICE = torch.device("cuda:0")
 
 
+def test_a_capture_that_ends_well_though_it_failed_leaves_its_pool() -> None:
+    """As where memory runs out: another pool would be memory that nobody planned for."""
+    pool = GraphPool(DEVICE, keeping)
+    handle = pool._handle
+    with torch.cuda.stream(torch.cuda.Stream(DEVICE)):
+        x = torch.zeros(1 << 20, device=DEVICE)
+
+        def adds() -> None:
+            x.add_(torch.ones_like(x))
+
+        def fails() -> None:
+            adds()
+            raise MemoryError
+
+        adds()
+        first = pool.capture(adds)
+        with pytest.raises(MemoryError):
+            pool.capture(fails)
+        assert pool._handle == handle
+        for graph in (first, pool.capture(adds)):
+            graph()
+        assert x.min().item() == x.max().item() == 3
+
+
 def test_after_a_failed_capture_the_stream_runs_and_captures_on() -> None:
     pool = GraphPool(DEVICE, keeping)
     with torch.cuda.stream(torch.cuda.Stream(DEVICE)):
