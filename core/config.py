@@ -25,9 +25,8 @@ LaneName = Literal["language", "media"]
 CPU_ARENA_BYTES = 512 << 20
 CPU_HOST_BYTES = 256 << 20
 GPU_HOST_BYTES = 4 << 30
-# 80 of an H200's 132 SMs (a green context has a multiple of 8). At 88 the p99 between tokens of 16 decoding rows beside
-# FLUX was 1.57 and 1.73 times that alone in two runs: the default is the next smaller share.
-MEDIA_SM_SHARE = 0.6
+# 72 of an H200's 132 SMs (a green context has a multiple of 8).
+MEDIA_SM_SHARE = 0.5
 # Kept free of what a GPU has free at start: libraries' workspaces and fragmentation outside our allocations.
 GPU_MARGIN_BYTES = 2 << 30
 # Scratch memory of captured graphs, per lane: of language, and of media where `LaneNeed` does not say.

@@ -39,7 +39,7 @@ def run(
     context: int = 1024,
     tokens: int = 256,
     size: str | None = None,
-    steps: int | None = None,
+    steps: int = 8,
 ) -> Report:
     """For each number of chats: what they get alone, and beside the media; all rounds go into one distribution.
 
@@ -57,8 +57,7 @@ def run(
         started = f"the server took requests after {time.monotonic() - began_s:.0f} s"
         served = _Served.at(url)
         ask = partial(_Chats.run, client, partial(_prompts, url, served.text, context, rng), served.text, tokens)
-        options = {"size": size, "num_inference_steps": steps}
-        media = _Media(client, served.media, {key: value for key, value in options.items() if value is not None})
+        media = _Media(client, served.media, {"num_inference_steps": steps} | ({} if size is None else {"size": size}))
         ask(1)
         for num_chats in rows:
             alone, beside = _Chats(), _Chats()
