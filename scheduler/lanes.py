@@ -15,6 +15,7 @@ from hemiola.core.step import Batch, Pending, Runner, Slot
 from .cost_model import ALONE, LaneUse
 
 _POLL_S = 20e-6  # how often several lanes are looked at; a sleep of nothing takes about as long
+_LAUNCH_S = 1.5e-3  # what a launch may take the host: a denoise step of FLUX begins with some seventy small kernels
 
 
 @dataclass(slots=True)
@@ -44,10 +45,22 @@ class Lane:
         self.share_beside = share_beside
         self.sequence = 0
         self.steps: deque[LaunchedStep] = deque()
+        self._free_s = 0.0  # when the step before the first one in flight was collected
 
     @property
     def has_room(self) -> bool:
         return len(self.steps) < self.depth
+
+    def take_first(self, now_s: float) -> LaunchedStep:
+        """The first step in flight, which is done."""
+        self._free_s = now_s
+        return self.steps.popleft()
+
+    @property
+    def next_end_s(self) -> float:
+        """When the first step in flight will be done, as it was predicted."""
+        first = self.steps[0]
+        return max(first.slot.now_s, self._free_s) + first.predicted_s
 
     def next_slot(self, now_s: float, sm_share: float = 1.0) -> Slot:
         """A place behind all that was launched on this lane."""
@@ -77,6 +90,18 @@ class Lanes:
     def serving(self, name: str) -> Lane:
         """The lane of that name, or the first if the device has no lane of its own for it."""
         return self._by_name.get(name, self.all[0])
+
+    def is_better_later(self, lane: Lane, now_s: float) -> bool:
+        """Whether a launch on the lane had better wait for the result of a lane before it, which is about to come.
+
+        There is one host: while it launches, no token is told. It waits only while the lane is at work meanwhile.
+        """
+        if not lane.steps:
+            return False
+        for other in self.all[: self.all.index(lane)]:
+            if other.steps and abs(other.next_end_s - now_s) < _LAUNCH_S < lane.next_end_s - other.next_end_s:
+                return True
+        return False
 
     def wait_for_any(self, is_called: Callable[[], bool]) -> None:
         """Waits until the first step of some lane is done, or `is_called` says so; not at all if none is in flight."""

@@ -122,7 +122,7 @@ class Scheduler:
         self._take_in()
         launched = False
         for lane in self.lanes.all:
-            if lane.has_room:
+            if lane.has_room and not self.lanes.is_better_later(lane, self._clock()):
                 choice = self._choose(lane)
                 launched |= choice is not None and self._launch(choice)
         collected = self._collect(wait=not launched)
@@ -207,7 +207,7 @@ class Scheduler:
         collected = False
         for lane in self.lanes.all:
             while lane.steps and lane.steps[0].pending.done():
-                self._deliver(lane.steps.popleft())
+                self._deliver(lane.take_first(self._clock()))
                 collected = True
         return collected
 
