@@ -3,7 +3,6 @@
 import gc
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,6 +18,7 @@ from hemiola.scheduler.scheduler import Scheduler
 
 from . import compose
 from .calls import Calls
+from .configured import configured, models_named
 from .front import open_fronts
 from .loop import EngineLoop
 from .prefixes import forget_first_requests
@@ -44,6 +44,7 @@ class Engine(Calls):
 
     Raises:
         HemiolaError: a model is not found, not supported, corrupt, or does not fit.
+        InvalidRequest: there is no such option, or a value cannot be.
 
     Use it as a context manager, or `close()` it.
     """
@@ -55,7 +56,7 @@ class Engine(Calls):
         on_line: Callable[[str], None] = log.info,
         **options: Any,
     ) -> None:
-        self.loads = compose.plan(models or ("demo",), replace(config or EngineConfig(), **options))
+        self.loads = compose.plan(models_named(models), configured(config, options, Engine))
         self.trace = StepTrace()
         self.num_built = 0
         self._on_line = on_line
@@ -73,6 +74,12 @@ class Engine(Calls):
             raise
 
     def __enter__(self) -> Self:
+        """
+        Raises:
+            EngineDied: the engine was closed.
+        """
+        if self._is_closed:
+            raise EngineDied("The engine was closed; make another.")
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -13,7 +13,8 @@ from dataclasses import replace
 
 import torch
 
-from hemiola.core.config import EngineConfig
+from hemiola.core.bounds import number_words
+from hemiola.core.config import MEMORY_FRACTION, EngineConfig, resolve
 from hemiola.core.device import describe_device
 from hemiola.core.errors import EngineDied, HemiolaError, InvalidRequest
 from hemiola.core.events import Event
@@ -194,13 +195,17 @@ class EngineHost:
 
 
 def sized(config: EngineConfig, fraction: float | None) -> EngineConfig:
-    """The config with that share of the device's memory for the arena."""
+    """The config with that share of the device's memory for the arena.
+
+    Raises:
+        InvalidRequest: it is no share, or there is no such device.
+    """
     if fraction is None:
         return config
-    if not 0 < fraction < 1:
-        raise InvalidRequest("memory_fraction", f"Invalid 'memory_fraction': {fraction}. Allowed: above 0, below 1.")
-    has_gpu = config.device.startswith("cuda") or (config.device == "auto" and torch.cuda.is_available())
-    device = config.device if ":" in config.device else "cuda:0" if has_gpu else "cpu"
+    if not MEMORY_FRACTION.has(fraction):
+        allowed = number_words(float, MEMORY_FRACTION)
+        raise InvalidRequest("memory_fraction", f"Invalid 'memory_fraction': {fraction}. Allowed: {allowed}.")
+    device = resolve(config, compose.this_machine(), lanes=()).device
     return replace(config, memory_bytes=int(describe_device(device).total_bytes * fraction))
 
 

@@ -68,7 +68,7 @@ class EngineLoop:
         return self._error
 
     def submit(self, request: Request) -> None:
-        """Queues a request. Raises EngineDied if nobody will serve it."""
+        """Queues a request. Raises EngineDied if nobody will serve it: the engine has died or was closed."""
         self._post(lambda scheduler: scheduler.submit(request), request.id)
 
     def abort(self, request_id: str) -> None:
@@ -121,7 +121,8 @@ class EngineLoop:
     def _post(self, command: Callable[[Scheduler], object], request_id: str | None = None) -> None:
         with self._wake:
             if self._error is not None or self._is_stopping:
-                raise EngineDied(f"The engine died: {self._error}" if self._error else "The engine is not running.")
+                closed = "The engine was closed and is not running any more."
+                raise EngineDied(f"The engine died: {self._error}" if self._error else closed)
             if request_id is not None:
                 self._unfinished.add(request_id)
             self._inbox.append(command)

@@ -6,18 +6,20 @@ When that one dies, whatever was running fails at once and it is started again.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hemiola.core.config import EngineConfig
-from hemiola.core.errors import HemiolaError
+from hemiola.core.bounds import Bounds, check_fields
+from hemiola.core.config import MEMORY_FRACTION, EngineConfig
+from hemiola.core.errors import EngineDied, HemiolaError
 from hemiola.core.events import Event
 from hemiola.core.hub import encoder_source, resolve_all
 from hemiola.core.request import Request
 from hemiola.core.tracing import StepRecord
 
 from .calls import Calls
+from .configured import configured, models_named
 from .front import open_fronts
 from .front.terms import engine_clock
 from .link import ENGINE_MODULE
@@ -58,6 +60,20 @@ class _Counted:
             raise
 
 
+MAX_QUEUE = Bounds(1, 1 << 20)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OwnOptions:
+    """What is set of the front's side alone."""
+
+    memory_fraction: float | None
+    max_queue: int
+
+    def __post_init__(self) -> None:
+        check_fields(self, {"memory_fraction": MEMORY_FRACTION, "max_queue": MAX_QUEUE})
+
+
 class ServedEngine(Calls):
     """Serves one or several models of any kind from another process.
 
@@ -94,11 +110,13 @@ class ServedEngine(Calls):
         module: str = ENGINE_MODULE,
         **options: Any,
     ) -> None:
-        asked = models or ("demo",)
+        asked = models_named(models)
+        _OwnOptions(memory_fraction=memory_fraction, max_queue=max_queue)
+        engine_config = configured(config, options, ServedEngine)
         self.sources = served = resolve_all(asked)
         spec = EngineSpec(
             models=tuple(map(str, asked)),
-            config=replace(config or EngineConfig(), **options),
+            config=engine_config,
             memory_fraction=memory_fraction,
             log_level=log_level.upper(),
         )
@@ -128,8 +146,11 @@ class ServedEngine(Calls):
 
         Raises:
             HemiolaError: it cannot be run; the code says why.
+            EngineDied: the engine was closed.
             TimeoutError: not ready within `timeout` seconds.
         """
+        if self.remote.state == "closed":
+            raise EngineDied("The engine was closed; make another.")
         if self.remote.state == "new":
             self.remote.begin()
         try:
@@ -162,6 +183,7 @@ class ServedEngine(Calls):
         """Empties the prefix caches of what nobody uses; how many tokens that were.
 
         Raises:
+            Overloaded: the engine is starting.
             EngineDied: there is no engine to ask.
         """
         num_tokens: int = await asyncio.wrap_future(self.remote.ask(Flush))
@@ -176,6 +198,7 @@ class ServedEngine(Calls):
         """As in `Calls`, some thousands at most; waits for the engine's step to end.
 
         Raises:
+            Overloaded: the engine is starting.
             EngineDied: there is no engine to ask.
             TimeoutError: it does not answer.
         """
@@ -189,6 +212,7 @@ class ServedEngine(Calls):
         """The engine's figures, read now.
 
         Raises:
+            Overloaded: the engine is starting.
             EngineDied: there is no engine to ask.
         """
         stats: EngineStats = self._answer(GetStats)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal, TypeVar, get_args
 
+from .bounds import Bounds, check_fields, number_words, shown
 from .errors import CannotFit, InvalidRequest
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -41,8 +42,24 @@ MAX_PIXELS = 2048 * 2048
 MAX_FRAME_PIXELS = 1280 * 720
 MAX_FRAMES = 161  # 10 s at 16 frames a second
 
+# What the numbers of an EngineConfig may be, so that none is absurd: what fits is found out later.
+_BYTES = 1 << 60
+_SIDE = 1 << 15
+BOUNDS: Mapping[str, Bounds] = {
+    "memory_bytes": Bounds(1, _BYTES),
+    "host_bytes": Bounds(0, _BYTES),
+    "threads": Bounds(1, 1024),
+    "max_batch_tokens": Bounds(1, 1 << 20),
+    "max_pixels": Bounds(1, _SIDE * _SIDE),
+    "max_frame_pixels": Bounds(1, _SIDE * _SIDE),
+    "max_frames": Bounds(1, 1 << 16),
+    "activation_bytes": Bounds(1, _BYTES),
+    "quantum_s": Bounds(0.001, 60),
+    "media_sm_share": Bounds(0, 1, is_open=True),
+}
+MEMORY_FRACTION = Bounds(0, 1, is_open=True)
+
 Number = TypeVar("Number", int, float)
-Word = TypeVar("Word", bound=str)
 
 _TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 
@@ -133,6 +150,9 @@ class EngineConfig:
         media_sm_share: of a GPU's SMs, what steps of media have while text is computed; 1.0 leaves it to priorities.
         prefix_cache: keep prompts' KV pages for later requests that begin alike.
         load_format: "auto" loads weights, "dummy" makes random ones of the right shapes.
+
+    Raises:
+        InvalidRequest: a field is of another type or out of its `BOUNDS`.
     """
 
     device: str = "auto"
@@ -150,6 +170,10 @@ class EngineConfig:
     media_sm_share: float = MEDIA_SM_SHARE
     prefix_cache: bool = True
     load_format: LoadFormat = "auto"
+
+    def __post_init__(self) -> None:
+        _one_of("dtype", self.dtype, ("auto", *DTYPES))
+        check_fields(self, BOUNDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +236,7 @@ def resolve(
         media: what those of the media lane need within the limits, if that is known.
 
     Raises:
-        InvalidRequest: a field has a value that cannot be.
+        InvalidRequest: the device is not here, or HEMIOLA_THREADS is no number of threads.
         CannotFit: weights, activations and an arena do not fit the GPU together.
     """
     env = environment or read_environment()
@@ -220,18 +244,16 @@ def resolve(
     device = _resolve_device(config.device, machine, notes)
     is_gpu = device != "cpu"
 
-    def value(field: str, default: tuple[Number, str], least: Number) -> Number:
+    def value(field: str, default: tuple[Number, str]) -> Number:
         asked: Number | None = getattr(config, field)
         if asked is None:
             notes[field] = default[1]
             return default[0]
-        return _at_least(field, asked, least)
+        return asked
 
     usual = f"default on a {'GPU' if is_gpu else 'CPU'}"
-    max_batch_tokens = value("max_batch_tokens", (8192 if is_gpu else 512, usual), 1)
+    max_batch_tokens = value("max_batch_tokens", (8192 if is_gpu else 512, usual))
     activations: dict[str, int] = {}
-    if config.activation_bytes is not None:
-        _at_least("activation_bytes", config.activation_bytes, 1)
     if is_gpu:
         activations = {lane: _activation_bytes(lane, config, max_batch_tokens, media) for lane in lanes}
         notes["activations"] = "as asked" if config.activation_bytes is not None else "estimated from the limits"
@@ -243,20 +265,20 @@ def resolve(
     resolved = ResolvedConfig(
         device=device,
         dtype=_resolve_dtype(config.dtype, is_gpu, notes),
-        memory_bytes=value("memory_bytes", arena, 1),
-        host_bytes=value("host_bytes", (GPU_HOST_BYTES if is_gpu else CPU_HOST_BYTES, usual), 0),
-        threads=value("threads", _default_threads(machine, env), 1),
+        memory_bytes=value("memory_bytes", arena),
+        host_bytes=value("host_bytes", (GPU_HOST_BYTES if is_gpu else CPU_HOST_BYTES, usual)),
+        threads=value("threads", _default_threads(machine, env)),
         policy=config.policy,
         max_batch_tokens=max_batch_tokens,
-        max_pixels=_at_least("max_pixels", config.max_pixels, 1),
-        max_frame_pixels=_at_least("max_frame_pixels", config.max_frame_pixels, 1),
-        max_frames=_at_least("max_frames", config.max_frames, 1),
+        max_pixels=config.max_pixels,
+        max_frame_pixels=config.max_frame_pixels,
+        max_frames=config.max_frames,
         activations=activations,
         graph_bytes=graph_bytes,
-        quantum_s=value("quantum_s", (0.010 if is_gpu else 0.050, usual), 0.001),
-        media_sm_share=_share("media_sm_share", config.media_sm_share),
+        quantum_s=value("quantum_s", (0.010 if is_gpu else 0.050, usual)),
+        media_sm_share=config.media_sm_share,
         prefix_cache=config.prefix_cache,
-        load_format=_one_of("load_format", config.load_format, LOAD_FORMATS),
+        load_format=config.load_format,
         notes=notes,
     )
     if is_gpu and resolved.memory_bytes > arena[0]:
@@ -268,16 +290,15 @@ def _resolve_device(asked: str, machine: Machine, notes: dict[str, str]) -> str:
     if asked == "auto":
         notes["device"] = f"auto: {machine.gpu_names[0]}" if machine.gpu_names else "auto: no CUDA device is visible"
         return "cuda:0" if machine.gpu_names else "cpu"
-    device = "cuda:0" if asked == "cuda" else asked
-    known = ["cpu", *(f"cuda:{i}" for i in range(len(machine.gpu_names)))]
-    if device not in known:
-        raise InvalidRequest("device", f"Invalid 'device': '{asked}'. This machine has: {', '.join(known)}.")
-    return device
+    gpu_devices = [f"cuda:{i}" for i in range(len(machine.gpu_names))]
+    known = ["auto", "cpu", *(["cuda"] if machine.gpu_names else []), *gpu_devices]
+    _one_of("device", asked, known)
+    return "cuda:0" if asked == "cuda" else asked
 
 
 def _resolve_dtype(asked: str, is_gpu: bool, notes: dict[str, str]) -> str:
     if asked != "auto":
-        return _one_of("dtype", asked, DTYPES)
+        return asked
     notes["dtype"] = "auto: a CPU computes float32 fastest" if not is_gpu else "auto"
     return "bfloat16" if is_gpu else "float32"
 
@@ -310,27 +331,16 @@ def _default_threads(machine: Machine, env: Environment) -> tuple[int, str]:
 
 
 def _parse_threads(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise InvalidRequest("HEMIOLA_THREADS", f"Invalid 'HEMIOLA_THREADS': '{text}'. It has to be a positive number.")
+    within = BOUNDS["threads"]
+    if not (text.isdecimal() and len(text) < 10 and within.has(int(text))):
+        allowed = number_words(int, within)
+        raise InvalidRequest("HEMIOLA_THREADS", f"Invalid 'HEMIOLA_THREADS': {shown(text)}. Allowed: {allowed}.")
     return int(text)
 
 
-def _at_least(field: str, value: Number, least: Number) -> Number:
-    if value < least:
-        raise InvalidRequest(field, f"Invalid '{field}': {value}. The least is {least}.")
-    return value
-
-
-def _share(field: str, value: float) -> float:
-    if not 0.0 < value <= 1.0:
-        raise InvalidRequest(field, f"Invalid '{field}': {value}. Allowed: above 0, at most 1.")
-    return value
-
-
-def _one_of(field: str, value: Word, allowed: Sequence[Word]) -> Word:
+def _one_of(field: str, value: str, allowed: Sequence[str]) -> None:
     if value not in allowed:
-        raise InvalidRequest(field, f"Invalid '{field}': '{value}'. Allowed: {', '.join(allowed)}.")
-    return value
+        raise InvalidRequest(field, f"Invalid '{field}': {shown(value)}. Allowed: {', '.join(allowed)}.")
 
 
 def _shown(field: str, value: object) -> str:

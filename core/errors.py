@@ -110,6 +110,6 @@ class StepOutOfMemory(StepFailed):
 
 
 class EngineDied(HemiolaError):
-    """The engine's loop has ended by an error; nothing that was running will finish."""
+    """The engine's loop has ended, by an error or because it was closed; nothing that was running will finish."""
 
     code = "engine_died"

@@ -1,11 +1,15 @@
 """What is asked of an engine becomes one record with nothing left open, or an error that names the field."""
 
+import math
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
+from hemiola.core.bounds import number_fields, shown
 from hemiola.core.config import (
+    BOUNDS,
     CPU_ARENA_BYTES,
     GPU_GRAPH_BYTES,
     EngineConfig,
@@ -106,28 +110,72 @@ def test_what_was_asked_is_kept_without_a_note() -> None:
     assert set(resolved.notes) == {"max_batch_tokens", "activations"}
 
 
+WRONG_VALUES: dict[str, tuple[Any, ...]] = {
+    "device": (None, 5, ["cpu"], b"cpu"),
+    "dtype": ("float8", None, 16, ["float32"]),
+    "memory_bytes": (0, -1, "5", 1.5, True, 10**30, [1], math.nan),
+    "host_bytes": (-1, "0", 0.5, False, 10**30),
+    "threads": (0, -3, 1025, "2", 1.5, True, 10**30, 10**5000, math.inf),
+    "policy": (None, 1, ["deadline"]),
+    "max_batch_tokens": (0, "512", 1.0, 10**30),
+    "max_pixels": (0, None, "4096", 1.5, 10**30),
+    "max_frame_pixels": (0, None, [1], 10**30),
+    "max_frames": (0, None, True, 10**30),
+    "activation_bytes": (0, "1", 10**30),
+    "quantum_s": (0, 0.0009, 61, -1.0, math.nan, math.inf, "0.1", True, 10**30),
+    "media_sm_share": (0, 1.01, -0.5, math.nan, math.inf, None, "half", True),
+    "prefix_cache": ("no", 0, 1, None),
+    "load_format": ("pickle", None, 1),
+}
+ALLOWED = {
+    "dtype": "auto, float32, bfloat16, float16",
+    "memory_bytes": "a whole number from 1 to 1,152,921,504,606,846,976 or None",
+    "threads": "a whole number from 1 to 1,024 or None",
+    "quantum_s": "a number from 0.001 to 60 or None",
+    "media_sm_share": "a number above 0 and at most 1",
+    "prefix_cache": "True or False",
+    "load_format": "'auto', 'dummy'",
+}
+
+
 @pytest.mark.parametrize(
-    ("config", "field", "allowed"),
-    [
-        (EngineConfig(device="cuda:7"), "device", "cpu"),
-        (EngineConfig(dtype="float8"), "dtype", "bfloat16"),
-        (EngineConfig(threads=0), "threads", "1"),
-        (EngineConfig(memory_bytes=0), "memory_bytes", "1"),
-        (EngineConfig(host_bytes=-1), "host_bytes", "0"),
-        (EngineConfig(max_pixels=0), "max_pixels", "1"),
-        (EngineConfig(max_frame_pixels=0), "max_frame_pixels", "1"),
-        (EngineConfig(max_frames=0), "max_frames", "1"),
-        (EngineConfig(activation_bytes=0), "activation_bytes", "1"),
-        (EngineConfig(load_format=cast(Any, "pickle")), "load_format", "dummy"),
-    ],
+    ("field", "value"),
+    [(field, value) for field, values in WRONG_VALUES.items() for value in values],
+    ids=lambda value: shown(value)[:12],
 )
-def test_an_impossible_value_names_the_field_and_what_is_allowed(
-    config: EngineConfig, field: str, allowed: str
-) -> None:
+def test_an_impossible_value_names_the_field_the_value_and_what_is_allowed(field: str, value: object) -> None:
+    """Most went through: `threads="2"` ended in a TypeError, `prefix_cache="no"` was taken for yes."""
     with pytest.raises(InvalidRequest) as caught:
-        resolve(config, CPU, environment=CALM)
+        EngineConfig(**{field: value})  # type: ignore[arg-type]  # what types are for, users may not have
     assert caught.value.param == field
-    assert allowed in caught.value.message
+    assert caught.value.message.startswith(f"Invalid '{field}': {shown(value)}. Allowed: ")
+    assert ALLOWED.get(field, "") in caught.value.message
+
+
+def test_values_are_shown_as_they_were_given_unless_they_are_huge() -> None:
+    assert [shown(value) for value in (10**30, "2", math.nan)] == [str(10**30), "'2'", "nan"]
+    assert shown(10**5000) == "an integer of 16610 bits"
+    assert shown("x" * 1000) == "'" + "x" * 59 + "..."
+
+
+def test_all_fields_are_checked_and_all_numbers_have_bounds() -> None:
+    assert set(WRONG_VALUES) == {field.name for field in fields(EngineConfig)}
+    assert set(BOUNDS) == number_fields(EngineConfig)
+
+
+def test_the_ends_of_the_bounds_are_allowed() -> None:
+    for field, within in BOUNDS.items():
+        EngineConfig(**{field: within.most})  # type: ignore[arg-type]  # each a number, as its field is
+        if not within.is_open:
+            EngineConfig(**{field: within.least})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("machine", "allowed"), [(CPU, "auto, cpu."), (GPU, "auto, cpu, cuda, cuda:0, cuda:1.")], ids=["CPU", "GPU"]
+)
+def test_a_device_that_is_not_here_is_told_with_those_that_are(machine: Machine, allowed: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"Invalid 'device': 'cuda:7'. Allowed: {allowed}"):
+        resolve(EngineConfig(device="cuda:7"), machine, environment=CALM)
 
 
 def test_the_environment_is_read_from_the_variables_given() -> None:
@@ -145,9 +193,10 @@ def test_a_thread_count_from_the_environment_is_used_unless_one_was_asked_for() 
     assert resolve(EngineConfig(threads=5), CPU, environment=env).threads == 5
 
 
-def test_a_nonsensical_thread_count_in_the_environment_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="HEMIOLA_THREADS"):
-        read_environment({"HEMIOLA_THREADS": "many"})
+@pytest.mark.parametrize("count", ["many", "0", "-1", "1.5", "1025", "9" * 5000])
+def test_a_nonsensical_thread_count_in_the_environment_is_refused(count: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"HEMIOLA_THREADS.*Allowed: a whole number from 1 to 1,024"):
+        read_environment({"HEMIOLA_THREADS": count})
 
 
 def test_waiting_is_passive_unless_the_user_said_otherwise() -> None:
