@@ -21,6 +21,7 @@ class Operations(Protocol):
         """Forgets all prompts' cached tokens that nobody uses; how many those were.
 
         Raises:
+            Overloaded: the engine is starting.
             EngineDied: there is no engine to ask.
         """
         ...

@@ -47,6 +47,7 @@ log = logging.getLogger(__name__)
 State = Literal["new", "starting", "ready", "restarting", "down", "closed"]
 
 _STOP_WAIT_S = 10.0
+_STARTING = "The engine is starting."  # for the first time or again: it is worth asking once more
 _PLAIN_ERRORS = {error.code: error for error in (ModelNotFound, UnsupportedModel, CorruptWeights, EngineDied)}
 
 
@@ -188,8 +189,8 @@ class RemoteEngine:
         """Sends a request.
 
         Raises:
-            Overloaded: too many are waiting, or the engine is starting or stopping.
-            EngineDied: there is no engine, or it is being started again.
+            Overloaded: too many are waiting, or the engine is starting, be it again, or stopping.
+            EngineDied: there is no engine, and will be none.
         """
         command = Submit(request)
         with self._changed:
@@ -197,21 +198,25 @@ class RemoteEngine:
             assert self._link is not None
             self._unfinished[request.id] = isinstance(request, MediaRequest)
             if not self._link.send(command):
-                del self._unfinished[request.id]
-                raise EngineDied("The engine has just died.")
+                del self._unfinished[request.id]  # the process has just ended, and another is about to start
+                raise Overloaded(_STARTING)
             self._num_sent += 1
 
     def _refuse_unless_open(self) -> None:
-        if self.is_draining or self.state == "closed":
+        if self.is_draining:
             raise Overloaded("The server is stopping.")
-        if self.state in ("new", "starting"):
-            raise Overloaded("The engine is starting.")
-        if self.state == "restarting":
-            raise EngineDied("The engine died and is being started again.")
-        if self.state == "down":
-            raise EngineDied(f"There is no engine: {self._error.message if self._error else ''}")
+        if self.state != "ready":
+            raise self._why_not_ready()
         if self.num_queued >= self._max_queue:
             raise Overloaded(f"{self.num_queued} requests are waiting already; at most {self._max_queue} may.")
+
+    def _why_not_ready(self) -> HemiolaError:
+        """What whoever asks now is told; only of an engine that never comes is it a failure."""
+        if self.state == "closed":
+            return Overloaded("The server is stopping.")
+        if self.state == "down":
+            return EngineDied(f"There is no engine: {self._error.message if self._error else ''}")
+        return Overloaded(_STARTING)
 
     def abort(self, request_id: str) -> None:
         """Ends a request with Failed(`request_aborted`), if it has not ended."""
@@ -238,12 +243,16 @@ class RemoteEngine:
 
         Args:
             command: makes it with the query's number.
+
+        The future raises as `submit` does where the engine is not ready, and EngineDied if it dies before it answers.
         """
         future: Future[Any] = Future()
         with self._changed:
             query = next(self._query_ids)
-            if self.state != "ready" or self._link is None or not self._link.send(command(query)):
-                future.set_exception(EngineDied("There is no engine to ask."))
+            if self.state != "ready":
+                future.set_exception(self._why_not_ready())
+            elif self._link is None or not self._link.send(command(query)):
+                future.set_exception(Overloaded(_STARTING))
             else:
                 self._queries[query] = future
         return future
