@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from hemiola.core.caches import Caches
+from hemiola.core.caches import Caches, bound_prepared_operators
 from hemiola.core.config import EngineConfig, LaneName, LaneNeed, Machine, ResolvedConfig, resolve
 from hemiola.core.device import describe_device
 from hemiola.core.errors import CannotFit, InvalidRequest
@@ -197,6 +197,8 @@ def build(
         log.info("%s", line)
     if config.is_gpu:
         torch.cuda.set_device(config.device)  # of this thread: kernels are compiled and launched on the current device
+    else:
+        bound_prepared_operators()
     costs = CostModel()
     placement = place(config)
     arena = Arena(config.memory_bytes, device=config.device, host_bytes=config.host_bytes, clock=placement.in_flight)

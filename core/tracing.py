@@ -47,9 +47,9 @@ class StepRecord(NamedTuple):
 
 
 class StepTrace:
-    """The last `capacity` steps. Written by the loop's thread, read by any."""
+    """The last `capacity` steps, some 0.7 KB each with twenty rows. Written by the loop's thread, read by any."""
 
-    def __init__(self, capacity: int = 65_536) -> None:
+    def __init__(self, capacity: int = 16_384) -> None:
         self._records: deque[StepRecord] = deque(maxlen=capacity)
 
     def record(self, step: StepRecord) -> None:

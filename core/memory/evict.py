@@ -86,6 +86,14 @@ class PriceQueue(Generic[T]):
             self._num_offers += 1
             heapq.heappush(self._heap, (rank, self._num_offers, thing))
 
+    def withdraw(self, thing: T) -> None:
+        """The thing is gone for good, and nothing here keeps it for long."""
+        if thing in self._offered:
+            self._offered.remove(thing)
+            if 2 * len(self._offered) < len(self._heap):
+                self._heap = [entry for entry in self._heap if entry[2] in self._offered]
+                heapq.heapify(self._heap)
+
     def cheapest(self) -> tuple[float, T] | None:
         """The price and the thing that goes first; None when nothing can go. It stays filed."""
         while self._heap:
@@ -93,6 +101,6 @@ class PriceQueue(Generic[T]):
             if self._rank(thing) == rank:
                 return rank[0], thing
             heapq.heappop(self._heap)
-            self._offered.remove(thing)
+            self._offered.discard(thing)
             self.offer(thing)
         return None

@@ -14,9 +14,12 @@ from .extents import Extents, aligned
 
 
 class HostCopy:
-    """The bytes of one tensor in host memory, which may be written and read some rows at a time."""
+    """The bytes of one tensor in host memory, which may be written and read some rows at a time.
 
-    __slots__ = ("_bytes", "_dtype", "_shape", "_tier", "is_released", "nbytes", "owner", "start")
+    There may be thousands, of a few KiB each: each keeps its place, and no tensor of its own.
+    """
+
+    __slots__ = ("_dtype", "_shape", "_tier", "is_released", "nbytes", "owner", "start")
 
     def __init__(self, tier: "HostTier", start: int, shape: torch.Size, dtype: torch.dtype, owner: str) -> None:
         self._tier = tier
@@ -25,7 +28,6 @@ class HostCopy:
         self.owner = owner
         self.start = start
         self.is_released = False
-        self._bytes = tier.buffer[start : start + self.nbytes]
 
     def store_rows(self, first: int, tensor: torch.Tensor) -> None:
         """Writes the rows from `first` on, along the first dimension, from a tensor of the device."""
@@ -54,7 +56,7 @@ class HostCopy:
     def _view(self) -> torch.Tensor:
         if self.is_released:
             raise ValueError(f"The host copy of '{self.owner}' is released.")
-        return self._bytes.view(self._dtype).view(self._shape)
+        return self._tier.buffer[self.start : self.start + self.nbytes].view(self._dtype).view(self._shape)
 
 
 class HostTenant(Protocol):

@@ -160,6 +160,8 @@ class PageTree(Tree):
             self._store.release(step.entries[step.num_warm :])
             step.entries = warm
             step.is_forgotten = True
+            self._warm_leaves.withdraw(step)
+            self._cold_leaves.withdraw(step)
             if step.num_locks:
                 self._forgotten.add(step)
                 self._store.add_to(self._num_locked, warm, -1)

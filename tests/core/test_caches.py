@@ -1,5 +1,8 @@
 """Too little of a device's memory: what is said of it, and when torch's caches are given back."""
 
+import os
+import subprocess
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from hemiola.core.caches import CAPTURE_BYTES, Caches, out_of_memory
+from hemiola.core.caches import CAPTURE_BYTES, NUM_PREPARED_OPERATORS, Caches, bound_prepared_operators, out_of_memory
 from hemiola.core.device import InFlight
 from hemiola.core.errors import CannotFit, StepOutOfMemory
 from hemiola.core.on_lane import OnLane
@@ -121,3 +124,45 @@ def test_a_warm_up_without_memory_says_so_too() -> None:
 def test_an_error_without_figures_is_told_without_them() -> None:
     message = out_of_memory(torch.OutOfMemoryError("no"), "m", "the size").message
     assert message.startswith("A step of 'm' needs more of the device's memory than is to be had. Lower the size")
+
+
+# In a process of its own, for whatever ran before has prepared operators: MiB that the C library has given out since.
+MANY_ROWS = """
+import ctypes
+import torch
+from hemiola.core.caches import bound_prepared_operators
+from hemiola.kernels.linear.onednn import OneDnnLinear
+
+class Figures(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in (
+        "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost").split()]
+
+library = ctypes.CDLL(None)
+library.mallinfo2.restype = Figures
+bound_prepared_operators()
+linear, x = OneDnnLinear(torch.ones(64, 64)), torch.ones(512, 64)
+linear(x[:2])
+before = library.mallinfo2().uordblks
+for num_rows in range(2, 500):
+    linear(x[:num_rows])
+print((library.mallinfo2().uordblks - before) >> 20)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks the GNU C library")
+def test_a_cpu_keeps_no_operator_for_every_number_of_rows_that_ever_came() -> None:
+    """Fresh prompts of ever other lengths once made a process grow by hundreds of MiB; these here by 275."""
+    variables = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"}
+    environment = {name: value for name, value in os.environ.items() if name not in variables}
+    run = subprocess.run(
+        [sys.executable, "-c", MANY_ROWS], env=environment, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert int(run.stdout) < 60
+
+
+def test_a_bound_of_the_users_own_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "7")
+    monkeypatch.delenv("LRU_CACHE_CAPACITY", raising=False)
+    bound_prepared_operators()
+    assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "7"
+    assert os.environ["LRU_CACHE_CAPACITY"] == str(NUM_PREPARED_OPERATORS)
