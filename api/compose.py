@@ -233,8 +233,6 @@ def build(
     limits = Limits(
         quantum_s=config.quantum_s,
         idle_tokens_s=_IDLE_QUANTA * config.quantum_s,
-        # On a GPU steps are launched ahead, so that cutting costs nothing, and text that comes waits for less.
-        idle_blocks_s=config.quantum_s if config.is_gpu else _IDLE_QUANTA * config.quantum_s,
         max_batch_tokens=config.max_batch_tokens,
     )
     scheduler = Scheduler(

@@ -52,14 +52,13 @@ class Limits:
     """What bounds a quantum.
 
     Fields:
-        quantum_s: while anybody else waits.
-        idle_tokens_s, idle_blocks_s: while nobody does, of tokens and of blocks.
+        quantum_s: of blocks always, since text may come; of tokens while anybody else waits for the lane.
+        idle_tokens_s: of tokens while nobody does.
         max_batch_tokens: in one step, whoever waits.
     """
 
     quantum_s: float = 0.05
     idle_tokens_s: float = 0.2
-    idle_blocks_s: float = 0.2
     max_batch_tokens: int = 2048
 
 
@@ -210,8 +209,7 @@ class Deadline:
             return self._token_quantum(group, is_alone)
         if isinstance(cut, Blocks):
             group.states.sort(key=_urgency)
-            is_free = is_alone and not self._use.is_shared
-            return self._block_quantum(group, cut, self._limits.idle_blocks_s if is_free else self._limits.quantum_s)
+            return self._block_quantum(group, cut)
         return Whole()
 
     def _token_quantum(self, group: Group, is_alone: bool) -> Tokens:
@@ -248,8 +246,8 @@ class Deadline:
             low, high = (middle, high) if fits else (low, middle)
         return low
 
-    def _block_quantum(self, group: Group, cut: Blocks, limit_s: float) -> Blocks:
-        """As many blocks as fit into the limit, at least one; one alone while costs are unknown."""
+    def _block_quantum(self, group: Group, cut: Blocks) -> Blocks:
+        """As many blocks as fit into a quantum, at least one; one alone while costs are unknown."""
         key = group.head.cost_key
         if not self._costs.knows(self._use.key(key)):
             return Blocks(cut.first, cut.first)
@@ -257,7 +255,7 @@ class Deadline:
         done, last = Work(), cut.first
         for index, works in enumerate(zip(*rows, strict=False)):
             done = done.plus(total_work(works))._replace(rows=len(rows), blocks=index + 1)  # see `blocks_work`
-            if index and self._seconds(key, done) > limit_s:
+            if index and self._seconds(key, done) > self._limits.quantum_s:
                 break
             last = cut.first + index
         return Blocks(cut.first, min(last, cut.last))

@@ -21,8 +21,8 @@ def run_mixed(policy: str) -> tuple[Rig, list[StepRecord], Waiting]:
     """Chats come, talk and end while pictures and clips of several models are made; all costs were seen before."""
     rig = Rig(policy=policy)
     media: list[Request] = [
-        picture("p1", model="image", size=(32, 16), num_inference_steps=8),
-        picture("p2", "a house", num_inference_steps=8),
+        picture("p1", model="image", size=(32, 16), num_inference_steps=14),
+        picture("p2", "a house", num_inference_steps=14),
         picture("p3", size=(16, 32), guidance_scale=0.0),
         picture("v1", model="clip"),
     ]

@@ -1,5 +1,6 @@
 """What callers of the text calls get, end to end: stops, ends, seeds, log probabilities, shared prompts, characters."""
 
+import re
 from typing import Any
 
 import pytest
@@ -127,8 +128,9 @@ def test_pieces_of_any_bytes_add_up_to_what_the_tokenizer_makes_of_them(engine: 
         whole = text_front("chat").tokenizer.decode(answer.token_ids)
         if answer.stop_reason is not None:
             whole = whole[: whole.index(str(answer.stop_reason))]
-        rest = whole.removeprefix(answer.text)
-        assert whole.startswith(answer.text) and rest in ("", "\N{REPLACEMENT CHARACTER}")
+        text = re.sub(r"⟨\d+⟩", "", answer.text)  # ids that the tokenizer does not have
+        rest = whole.removeprefix(text)
+        assert whole.startswith(text) and rest in ("", "\N{REPLACEMENT CHARACTER}")
         num_exact += rest == ""
     assert num_exact >= 6
 

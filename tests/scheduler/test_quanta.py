@@ -10,7 +10,7 @@ from hemiola.core.step import Blocks, Quantum, Tokens, Work, blocks_work, total_
 from hemiola.scheduler.cost_model import ALONE, CostModel, LaneUse
 from hemiola.scheduler.policy import Deadline, Group, Limits
 
-LIMITS = Limits(quantum_s=0.010, idle_tokens_s=0.040, idle_blocks_s=0.010, max_batch_tokens=8192)
+LIMITS = Limits(quantum_s=0.010, idle_tokens_s=0.040, max_batch_tokens=8192)
 BESIDE = LaneUse(0.6, is_shared=True)
 BLOCK = Work(rows=1, new_tokens=4608, attended_pairs=4608**2, blocks=1)
 SECONDS_PER_BLOCK = 0.0023
