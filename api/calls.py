@@ -26,6 +26,8 @@ from .wakeups import Wakeups
 
 Front = TextFront | MediaFront
 
+A_KIND = {"text": "text", "image": "an image", "video": "a video"}
+
 
 class Backend(Protocol):
     """Where requests run. Events come back through `Calls._deliver`."""
@@ -181,9 +183,12 @@ class Calls(Asking):
         """The served model of that name, or the only one of its kind."""
         able = {name: front for name, front in self.fronts.items() if front.kind == kind}
         if model is None:
-            if len(able) != 1:
-                served = ", ".join(able) or "none"
-                raise InvalidRequest("model", f"Name a {kind} model with 'model'. Served: {served}.")
+            if not able:
+                served = ", ".join(f"'{name}'" for name in self.fronts)
+                raise InvalidRequest("model", f"None of the served models makes {A_KIND[kind]}. Served: {served}.")
+            if len(able) > 1:
+                named = A_KIND[kind] if kind != "text" else "a text"
+                raise InvalidRequest("model", f"Name {named} model with 'model'. Served: {', '.join(able)}.")
             return next(iter(able.values()))
         if model not in self.fronts:
             raise ModelNotFound(f"The model '{model}' does not exist. Served: {', '.join(self.fronts)}.")

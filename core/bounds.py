@@ -82,9 +82,9 @@ def _words(kind: Any, within: Bounds | None) -> str:
         return ", ".join(repr(word) for word in get_args(kind))
     if kind is NoneType:
         return "None"
-    return number_words(kind, within) if kind in (int, float) and within is not None else _NAMES[kind]
+    return number_words(kind, within) if kind in (int, float) else _NAMES[kind]
 
 
-def number_words(kind: type[int] | type[float], within: Bounds) -> str:
+def number_words(kind: type[int] | type[float], within: Bounds | None) -> str:
     """What is allowed: `a whole number from 1 to 1,024`."""
-    return f"{_NAMES[kind]} {within.words}"
+    return _NAMES[kind] if within is None else f"{_NAMES[kind]} {within.words}"

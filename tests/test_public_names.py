@@ -40,7 +40,7 @@ OPTIONS = {
     "export-demo": set(),
     "bench": {
         *("--json", "--repeats", "--threads", "--model", "--against"),
-        *("--rows", "--context", "--tokens", "--size", "--steps", "--seconds"),
+        *("--rows", "--context", "--tokens", "--size", "--steps", "--seconds", "--share"),
     },
 }
 SCORES = {"scores", "ascores", "stream_scores"}

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from hemiola.core.config import wait_passively
-from hemiola.core.errors import HemiolaError
+from hemiola.core.errors import HemiolaError, InvalidRequest
 
 COMMANDS = {
     "chat": "talk with a language model",
@@ -33,8 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(prog="hemiola", description="Text, images and video from one engine.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    parsers: dict[str, argparse.ArgumentParser] = {}
     for name, summary in COMMANDS.items():
-        command = commands.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        command = parsers[name] = commands.add_parser(
+            name, help=summary, description=summary[0].upper() + summary[1:] + "."
+        )
         command.add_argument("--log-level", default="warning", choices=("debug", "info", "warning", "error"))
         if name in arguments:  # others need not be imported: some bring torch
             _module(name).add_arguments(command)
@@ -43,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status: int = _module(options.command).run(options)
     except HemiolaError as error:
-        print(f"hemiola {options.command}: {error.message}", file=sys.stderr)
+        print(f"hemiola {options.command}: {_as_typed(error, parsers[options.command])}", file=sys.stderr)
         return 2
     except OSError as error:
         print(f"hemiola {options.command}: {error}", file=sys.stderr)
@@ -51,6 +54,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return status
+
+
+def _as_typed(error: HemiolaError, parser: argparse.ArgumentParser) -> str:
+    """The message with fields called as they are on the command line: '--steps' for 'num_inference_steps'."""
+    message = error.message
+    if isinstance(error, InvalidRequest):
+        for action in parser._actions:
+            for option in action.option_strings[-1:]:
+                for name in {action.dest, option.lstrip("-").replace("-", "_")}:
+                    # Other fields than the one at fault are named as hints; a plain word may as well be a value.
+                    if name == error.param or "_" in name:
+                        message = message.replace(f"'{name}'", f"'{option}'")
+    return message
 
 
 def _module(name: str) -> Any:

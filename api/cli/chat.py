@@ -7,16 +7,17 @@ from rich.console import Console
 
 from hemiola.core.events import Token
 
+from .numbers import decimal, whole
 from .options import add_engine_options, add_server_options, check_call, given, model_asked, open_calls
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("message", nargs="?", help="answer this and stop; without it, a conversation starts")
     parser.add_argument("--system", help="the system message")
-    parser.add_argument("--temperature", type=float)
-    parser.add_argument("--top-p", type=float, dest="top_p")
-    parser.add_argument("--max-tokens", type=int, dest="max_tokens")
-    parser.add_argument("--seed", type=int)
+    parser.add_argument("--temperature", type=decimal())
+    parser.add_argument("--top-p", type=decimal(), dest="top_p")
+    parser.add_argument("--max-tokens", type=whole(), dest="max_tokens")
+    parser.add_argument("--seed", type=whole())
     parser.add_argument("--think", action="store_true", help="let the model reason first")
     add_engine_options(parser, model_help="a language model (default: hemiola-tiny-chat)")
     add_server_options(parser)
@@ -29,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
         settings["enable_thinking"] = True
     messages: list[dict[str, Any]] = [{"role": "system", "content": options.system}] if options.system else []
     first = [*messages, {"role": "user", "content": "Hello." if options.message is None else options.message}]
-    check_call(options, "hemiola-tiny-chat", lambda calls: calls.stream_chat(first, **settings))
+    check_call(options, "hemiola-tiny-chat", "text", lambda calls: calls.stream_chat(first, **settings))
     with open_calls(options, "hemiola-tiny-chat") as engine:
         if options.message is not None:
             _answer(console, engine, messages, options.message, settings)

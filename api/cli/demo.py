@@ -23,7 +23,9 @@ from hemiola.core.timeline import draw
 from hemiola.core.tracing import StepRecord, num_switches, totals
 
 from ..front.terms import CallTerms
-from .options import add_engine_options, open_engine
+from ..rehearsal import Rehearsal
+from .numbers import whole
+from .options import add_engine_options, check_makes, engine_config, open_engine
 from .progress import new_bars
 
 SCENE = "Come up with a scene for a picture book about a {}."
@@ -34,9 +36,12 @@ SCENES = ("fox", "rocket", "duck")
 STORIES = ("cat", "robot", "dragon", "frog", "horse", "owl", "bear", "rabbit", "ghost", "snail")
 
 
+EXAMPLES = {"text": "hemiola-tiny-chat", "image": "hemiola-tiny-image", "video": "hemiola-tiny-video"}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", "-o", type=Path, default=Path("out"), metavar="FOLDER")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=whole(), default=1)
     add_engine_options(parser, model_help="models instead of the built-in ones: one of each kind")
 
 
@@ -63,6 +68,9 @@ class Screen:
 
 def run(options: argparse.Namespace) -> int:
     console = Console(highlight=False)
+    with Rehearsal(options.model or ["demo"], engine_config(options)) as rehearsal:
+        for kind, example in EXAMPLES.items():
+            check_makes(rehearsal, kind, example)
     options.output.mkdir(parents=True, exist_ok=True)
     console.print("Loading the models ...", style="dim")
     with open_engine(options, "demo") as engine:

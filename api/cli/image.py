@@ -3,13 +3,14 @@
 import argparse
 from pathlib import Path
 
+from .numbers import decimal, whole
 from .options import add_engine_options, add_server_options, check_call, check_output, given, model_asked, open_calls
 from .progress import show_progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_media_arguments(parser, default_output="image.png")
-    parser.add_argument("-n", type=int, default=1, help="how many pictures, with seeds SEED, SEED + 1, ...")
+    parser.add_argument("-n", type=whole(), default=1, help="how many pictures, with seeds SEED, SEED + 1, ...")
     add_engine_options(parser, model_help="an image model (default: hemiola-tiny-image)")
     add_server_options(parser)
 
@@ -19,10 +20,10 @@ def add_media_arguments(parser: argparse.ArgumentParser, default_output: str) ->
     parser.add_argument("prompt")
     parser.add_argument("--output", "-o", type=Path, default=Path(default_output), metavar="FILE")
     parser.add_argument("--size", help="WIDTHxHEIGHT in pixels (default: the model's)")
-    parser.add_argument("--steps", type=int, dest="num_inference_steps", help="denoise steps")
-    parser.add_argument("--guidance", type=float, dest="guidance_scale", help="classifier-free guidance scale")
+    parser.add_argument("--steps", type=whole(), dest="num_inference_steps", help="denoise steps")
+    parser.add_argument("--guidance", type=decimal(), dest="guidance_scale", help="classifier-free guidance scale")
     parser.add_argument("--negative", dest="negative_prompt", help="what should not be there")
-    parser.add_argument("--seed", type=int)
+    parser.add_argument("--seed", type=whole())
 
 
 MEDIA_SETTINGS = ("size", "num_inference_steps", "guidance_scale", "negative_prompt", "seed")
@@ -31,7 +32,7 @@ MEDIA_SETTINGS = ("size", "num_inference_steps", "guidance_scale", "negative_pro
 def run(options: argparse.Namespace) -> int:
     check_output(options.output, (".png", ".jpg", ".jpeg", ".webp"))
     settings = {"n": options.n, **model_asked(options), **given(options, *MEDIA_SETTINGS)}
-    check_call(options, "hemiola-tiny-image", lambda calls: calls.stream_image(options.prompt, **settings))
+    check_call(options, "hemiola-tiny-image", "image", lambda calls: calls.stream_image(options.prompt, **settings))
     with open_calls(options, "hemiola-tiny-image") as engine:
         stream = engine.stream_image(options.prompt, **settings)
         show_progress(stream)

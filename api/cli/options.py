@@ -17,8 +17,11 @@ from hemiola.core.config import (
 from hemiola.core.errors import InvalidRequest
 from hemiola.scheduler.policy import POLICIES
 
+from .numbers import decimal_of, mib_of, whole_of
+
 if TYPE_CHECKING:
     from ..asking import Asking
+    from ..calls import Calls
     from ..client import Client
     from ..engine import Engine
     from ..stream import Stream
@@ -50,32 +53,49 @@ def add_engine_settings(parser: argparse.ArgumentParser) -> None:
     """Everything that sets up an engine but its models."""
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--dtype", default="auto", choices=("auto", *DTYPES))
-    parser.add_argument("--memory-mib", type=int, metavar="N", help="size of the arena (default: 512 on a CPU)")
-    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: all cores but one)")
+    parser.add_argument(
+        "--memory-mib", type=mib_of("memory_bytes"), metavar="N", help="size of the arena (default: 512 on a CPU)"
+    )
+    parser.add_argument(
+        "--threads", type=whole_of("threads"), metavar="N", help="CPU threads (default: all cores but one)"
+    )
     parser.add_argument(
         "--policy", default="deadline", help=f"order of steps: {', '.join(POLICIES)} (default: %(default)s)"
     )
     parser.add_argument("--load-format", default="auto", choices=LOAD_FORMATS, help="dummy: random weights")
-    parser.add_argument("--max-batch-tokens", type=int, metavar="N", help="of one forward of a language model")
     parser.add_argument(
-        "--max-pixels", type=int, default=MAX_PIXELS, metavar="N", help="of a picture (default: %(default)s)"
+        "--max-batch-tokens", type=whole_of("max_batch_tokens"), metavar="N", help="of one forward of a language model"
+    )
+    parser.add_argument(
+        "--max-pixels",
+        type=whole_of("max_pixels"),
+        default=MAX_PIXELS,
+        metavar="N",
+        help="of a picture (default: %(default)s)",
     )
     parser.add_argument(
         "--max-frame-pixels",
-        type=int,
+        type=whole_of("max_frame_pixels"),
         default=MAX_FRAME_PIXELS,
         metavar="N",
         help="of a frame of a clip (default: %(default)s)",
     )
     parser.add_argument(
-        "--max-frames", type=int, default=MAX_FRAMES, metavar="N", help="of a clip (default: %(default)s)"
+        "--max-frames",
+        type=whole_of("max_frames"),
+        default=MAX_FRAMES,
+        metavar="N",
+        help="of a clip (default: %(default)s)",
     )
     parser.add_argument(
-        "--activation-mib", type=int, metavar="N", help="kept for activations on a GPU, for text and for media each"
+        "--activation-mib",
+        type=mib_of("activation_bytes"),
+        metavar="N",
+        help="kept for activations on a GPU, for text and for media each",
     )
     parser.add_argument(
         "--media-sm-share",
-        type=float,
+        type=decimal_of("media_sm_share"),
         default=MEDIA_SM_SHARE,
         metavar="X",
         help="of a GPU's SMs, what media has while text is at work (default: %(default)s)",
@@ -133,8 +153,13 @@ def open_calls(options: argparse.Namespace, default_model: str) -> "Engine | Cli
     return Client(options.url, options.api_key)
 
 
-def check_call(options: argparse.Namespace, default_model: str, call: "Callable[[Asking], Stream[Any]]") -> None:
+def check_call(
+    options: argparse.Namespace, default_model: str, kind: str, call: "Callable[[Asking], Stream[Any]]"
+) -> None:
     """Makes the call on the edge alone, so that a mistake in it is told before any model is loaded.
+
+    Args:
+        kind: what the call makes: text, image, video.
 
     Raises:
         HemiolaError: as the call itself. A server's edge is its own: with `--url` nothing is looked at.
@@ -144,7 +169,27 @@ def check_call(options: argparse.Namespace, default_model: str, call: "Callable[
     from ..rehearsal import Rehearsal
 
     with Rehearsal(options.model or [default_model], engine_config(options)) as rehearsal:
+        check_makes(rehearsal, kind, default_model)
         call(rehearsal)
+
+
+def check_makes(calls: "Calls", kind: str, example: str) -> None:
+    """
+    Raises:
+        InvalidRequest: not one of the models that were named makes that, or several do, and none could be meant.
+    """
+    from ..calls import A_KIND
+
+    able = [f"'{name}'" for name, front in calls.fronts.items() if front.kind == kind]
+    if len(able) == 1:
+        return
+    named = ", ".join(f"'{name}'" for name in calls.fronts)
+    if able:
+        fault = f"each of {', '.join(able)} makes {A_KIND[kind]}"
+    else:
+        fault = f"{named} makes no {kind}" if len(calls.fronts) == 1 else f"none of {named} makes {A_KIND[kind]}"
+    allowed = f"one model that makes {A_KIND[kind]}, such as {example}"
+    raise InvalidRequest("--model", f"Invalid '--model': {fault}. Allowed: {allowed}.")
 
 
 def model_asked(options: argparse.Namespace) -> dict[str, Any]:

@@ -7,15 +7,20 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from hemiola.core.bounds import Bounds
+from hemiola.core.config import MEMORY_FRACTION
 from hemiola.core.errors import InvalidRequest
 
 from ..http.app import create_app
 from ..http.settings import Settings
-from ..served import ServedEngine
+from ..jobs import DataFolderInUse, StorageFailed, check_data_folder
+from ..served import MAX_QUEUE, ServedEngine
 from ..serving import Serving, listen, url_of
 from ..wire import StartReport
+from .numbers import decimal, whole
 from .options import add_engine_settings, engine_config, given
 
+PORTS = Bounds(0, 65_535)
 _SHOWN_AS_MEMORY = frozenset({"memory_bytes", "host_bytes", "activations", "graph_bytes"})
 
 
@@ -26,18 +31,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on; 0.0.0.0 for all (default: %(default)s)"
     )
-    parser.add_argument("--port", type=int, default=8000, help="0 for any that is free (default: %(default)s)")
+    parser.add_argument("--port", type=whole(PORTS), default=8000, help="0 for any that is free (default: %(default)s)")
     parser.add_argument(
         "--api-key",
         action="append",
         metavar="KEY",
         help="opens the server; or @FILE, one a line; may be given several times (default: none is needed)",
     )
-    parser.add_argument("--max-queue", type=int, default=256, metavar="N", help="requests that may wait (default: 256)")
+    parser.add_argument(
+        "--max-queue", type=whole(MAX_QUEUE), default=256, metavar="N", help="requests that may wait (default: 256)"
+    )
     parser.add_argument("--data-dir", type=Path, metavar="FOLDER", help="where pictures and clips are kept")
     parser.add_argument("--strict-params", action="store_true", help="refuse unknown fields instead of ignoring them")
     parser.add_argument(
-        "--memory-fraction", type=float, metavar="F", help="size of the arena as a share of the device's memory"
+        "--memory-fraction",
+        type=decimal(MEMORY_FRACTION),
+        metavar="F",
+        help="size of the arena as a share of the device's memory",
     )
     add_engine_settings(parser)
 
@@ -45,9 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     console = Console()
     if options.memory_fraction is not None and options.memory_mib is not None:
-        raise InvalidRequest("memory_fraction", "Give --memory-fraction or --memory-mib, not both.")
-    if options.max_queue < 1:
-        raise InvalidRequest("max_queue", f"Invalid 'max_queue': {options.max_queue}. The least is 1.")
+        raise InvalidRequest("--memory-fraction", "Give --memory-fraction or --memory-mib, not both.")
     settings = Settings(
         api_keys=read_keys(options.api_key or ()), strict_params=options.strict_params, **given(options, "data_dir")
     )
@@ -69,7 +77,8 @@ def run(options: argparse.Namespace) -> int:
         url = url_of(listener)
         tell(f"Ready after {report.seconds:.1f} s: {url} (OpenAI clients: base_url={url}/v1). Ctrl-C stops.")
 
-    with closing(engine):
+    with closing(listener), closing(engine):
+        check_data_dir(settings.data_dir)
         Serving(
             engine,
             create_app(engine, settings),
@@ -79,6 +88,18 @@ def run(options: argparse.Namespace) -> int:
             has_access_log=options.log_level in ("debug", "info"),
         ).run()
     return 0
+
+
+def check_data_dir(folder: Path) -> None:
+    """Looks at where results shall be kept before any work is done; the folder is made if it is not there.
+
+    Raises:
+        InvalidRequest: nothing can be written there, or another server has it.
+    """
+    try:
+        check_data_folder(folder)
+    except (DataFolderInUse, StorageFailed) as error:
+        raise InvalidRequest("--data-dir", f"Invalid '--data-dir': {error.message}") from error
 
 
 def read_keys(given_keys: tuple[str, ...] | list[str]) -> tuple[str, ...]:

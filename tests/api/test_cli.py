@@ -13,6 +13,7 @@ from hemiola.api.cli import main
 from hemiola.core.hub import known_models
 from hemiola.scheduler.policy import POLICIES
 
+CHAT, IMAGE, CLIP = "hemiola-tiny-chat", "hemiola-tiny-image", "hemiola-tiny-video"
 QUICK = ["--steps", "2", "--threads", "1", "--seed", "3"]
 
 
@@ -150,12 +151,20 @@ def test_a_benchmark_prints_one_json_object_and_fails_below_its_targets(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["image", "a fox", "--size", "100x100"], ["'size'", "100x100", "multiples of 16"]),
-        (["image", "a fox", "--steps", "0"], ["num_inference_steps", "0"]),
+        (["image", "a fox", "--size", "100x100"], ["'--size'", "100x100", "multiples of 16"]),
+        (["image", "a fox", "--steps", "0"], ["'--steps'", "got 0"]),
+        (["image", "a fox", "--max-pixels", "4096"], ["'--size'", "4,096 at most ('--max-pixels')"]),
+        (["image", "a fox", "-n", "0"], ["'-n'", "got 0"]),
+        (["image", "a fox", "-m", "dummy:llama-tiny"], ["'--model': 'dummy:llama-tiny' makes no image. ", IMAGE]),
+        (["video", "a fox", "-m", "dummy:z-image-tiny"], ["'dummy:z-image-tiny' makes no video", CLIP]),
+        (["chat", "hi", "-m", IMAGE, "-m", CLIP], [f"none of '{IMAGE}', '{CLIP}' makes text", CHAT]),
+        (["chat", "hi", "-m", CHAT, "-m", "b=dummy:llama-tiny"], [f"each of '{CHAT}', 'b' makes text. Allowed: one"]),
+        (["demo", "-m", "dummy:llama-tiny"], ["'dummy:llama-tiny' makes no image. Allowed: one model", IMAGE]),
+        (["chat", "hello", "--device", "tpu"], ["'--device': 'tpu'. Allowed: auto, cpu"]),
         (["image", "a fox", "-m", "no-such-model"], ["no-such-model", "Looked for"]),
-        (["chat", "hello", "--temperature", "9"], ["temperature", "9", "<= 2"]),
-        (["chat", "hello", "--policy", "chaos"], ["policy", "chaos", "deadline"]),
-        (["video", "a fox", "--frames", "6"], ["num_frames", "6", "4k+1"]),
+        (["chat", "hello", "--temperature", "9"], ["'--temperature'", "9", "<= 2"]),
+        (["chat", "hello", "--policy", "chaos"], ["'--policy': 'chaos'", "deadline"]),
+        (["video", "a fox", "--frames", "6"], ["'--frames': 6", "4k+1"]),
         (["image", "a fox", "-o", "no/folder/a.png"], ["no/folder", "there is no folder"]),
         (["image", "a fox", "-o", "a.docx"], ["a.docx", ".png"]),
         (["video", "a fox", "-o", "a.gif"], ["a.gif", ".mp4"]),
@@ -166,3 +175,43 @@ def test_mistakes_are_named(arguments: list[str], words: list[str], capsys: pyte
     assert main([*arguments, "--threads", "1"]) == 2
     said = capsys.readouterr().err
     assert all(word in said for word in words), said
+
+
+GIB_1024 = "1,099,511,627,776"
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value", "allowed"),
+    [
+        ("chat hi", "--memory-mib", "-5", f"a whole number from 1 to {GIB_1024}."),
+        ("chat hi", "--activation-mib", "0", f"a whole number from 1 to {GIB_1024}."),
+        ("chat hi", "--threads", "0", "a whole number from 1 to 1,024."),
+        ("image hi", "--threads", "1025", "a whole number from 1 to 1,024."),
+        ("info", "--threads", "two", "a whole number from 1 to 1,024."),
+        ("warmup", "--max-batch-tokens", "1.5", "a whole number from 1 to 1,048,576."),
+        ("video hi", "--max-frames", "0", "a whole number from 1 to 65,536."),
+        ("demo", "--media-sm-share", "nan", "a number above 0 and at most 1."),
+        ("demo", "--seed", "x", "a whole number."),
+        ("chat hi", "--temperature", "hot", "a number."),
+        ("serve", "--memory-fraction", "nan", "a number above 0 and at most 1."),
+        ("serve", "--memory-fraction", "0", "a number above 0 and at most 1."),
+        ("serve", "--port", "70000", "a whole number from 0 to 65,535."),
+        ("serve", "--port", "-1", "a whole number from 0 to 65,535."),
+        ("serve", "--max-queue", "0", "a whole number from 1 to 1,048,576."),
+        ("bench text-gpu", "--threads", "0", "a whole number from 1 to 1,024."),
+        ("bench text-gpu", "--rows", "100000000", "a whole number from 1 to 4,096."),
+        ("bench text-gpu", "--repeats", "0", "a whole number from 1 to 1,000."),
+        ("bench mixed-gpu", "--share", "2", "a number above 0 and at most 1."),
+        ("bench soak-gpu", "--seconds", "nan", "a number above 0 and at most 604,800."),
+        ("bench soak-gpu", "--seconds", "inf", "a number above 0 and at most 604,800."),
+    ],
+)
+def test_numbers_out_of_bounds_are_told_with_their_option_and_what_is_allowed(
+    command: str, option: str, value: str, allowed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """NaN went through, MiB were told as bytes, and threads that cannot be ended in a traceback of torch."""
+    with pytest.raises(SystemExit) as ended:
+        main([*command.split(), option, value])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.endswith(f"argument {option}: invalid value: '{value}'. Allowed: {allowed}\n"), said

@@ -309,7 +309,11 @@ def test_mistakes_are_told_before_anything_starts(tmp_path: Path, capsys: pytest
         port = str(taken.getsockname()[1])
         assert f"127.0.0.1:{port}" in says([chat, "--port", port], capsys)
     assert "not both" in says([chat, "--memory-mib", "9", "--memory-fraction", "0.5"], capsys)
-    assert "'max_queue'" in says([chat, "--max-queue", "0"], capsys)
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file" / "data", "/proc/nowhere"):
+        said = says([chat, "--port", "0", "--data-dir", str(folder)], capsys)
+        assert said.startswith(f"hemiola serve: Invalid '--data-dir': Results cannot be kept in {folder}: ")
+        assert said.count("\n") == 1
     assert "no-such-model" in says(["no-such-model", "--port", "0"], capsys)
     assert "keys.txt" in says([chat, "--api-key", f"@{tmp_path / 'keys.txt'}"], capsys)
     assert "nowhere" in says([chat, "--host", "nowhere.invalid", "--port", "0"], capsys)
