@@ -15,6 +15,7 @@ import httpx
 
 from hemiola.core.errors import HemiolaError, InvalidRequest
 
+from ..front.json_words import check_words
 from .errors import ConnectionLost, NoAnswer, Unreachable, error_of_body
 
 log = logging.getLogger(__name__)
@@ -188,12 +189,14 @@ def to_json(value: dict[str, Any]) -> bytes:
     """A body of the fields that are not None.
 
     Raises:
-        InvalidRequest: JSON has no word for something in it.
+        InvalidRequest: JSON has no word for something in it: names the field.
     """
+    given = {name: field for name, field in value.items() if field is not None}
     try:
-        given = {name: field for name, field in value.items() if field is not None}
         return json.dumps(given, allow_nan=False, ensure_ascii=False).encode("utf-8")
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
+        with suppress(RecursionError):  # then all of it is at fault
+            check_words(given)
         raise InvalidRequest("request", f"The request cannot be written as JSON: {error}", "invalid_type") from error
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from hemiola.core.errors import InvalidRequest
 from hemiola.core.events import Finished, Image, Progress, Usage
 
-from ..front.media import MAX_N, parse_size
+from ..front.media import MAX_N, MAX_SEED, wanted_size
 from ..front.terms import CallTerms, check_integer, check_options
 from .connection import Connection, read_json
 from .decode import decode_picture
@@ -46,12 +46,13 @@ def media_fields(
         text = f"Unsupported value for 'pixel_type': '{pixel_type}'. A server sends 'uint8'."
         raise InvalidRequest("pixel_type", text, "unsupported_value")
     if seed is not None:
-        check_integer("seed", seed, 0, 2**63 - 1)
+        check_integer("seed", seed, 0, MAX_SEED)
+    sides = wanted_size(size)
     return {
         "prompt": prompt,
         "model": model,
         "negative_prompt": negative_prompt or None,
-        "size": None if size is None else "{}x{}".format(*parse_size(size)),
+        "size": None if sides is None else "{}x{}".format(*sides),
         "num_inference_steps": num_inference_steps,
         "guidance_scale": guidance_scale,
         "seed": seed,

@@ -1,10 +1,12 @@
 """From what a user says of a picture or clip to validated MediaRequests. No torch; reads only small files."""
 
 import random
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from hemiola.core.bounds import shown
 from hemiola.core.errors import InvalidRequest
 from hemiola.core.request import MediaRequest, PixelType
 from hemiola.diffusion.edge import Edge, Limits, load_tokenizers, open_edge
@@ -12,6 +14,13 @@ from hemiola.diffusion.edge import Edge, Limits, load_tokenizers, open_edge
 from .terms import CallTerms, check_integer, check_number, check_text
 
 MAX_N = 10
+MAX_PROMPT_LEN = 32_000  # characters
+MAX_STEPS = 200
+MAX_GUIDANCE = 20.0
+MAX_SEED = 2**63 - 1
+MAX_FPS = 120
+MAX_FRAMES = 1_000_000
+_SIZE = re.compile(r"\s*(\d{1,6})\s*[xX×]\s*(\d{1,6})\s*", re.ASCII)
 # Options of `MediaFront.requests` that are none for what the model makes.
 NO_OPTIONS = {"image": frozenset({"num_frames", "fps"}), "video": frozenset({"n"})}
 
@@ -54,12 +63,15 @@ class MediaFront:
         Raises:
             InvalidRequest: names the field, the value and what is allowed.
         """
-        check_text("prompt", prompt)
-        check_text("negative_prompt", negative_prompt)
+        if not check_text("prompt", prompt, MAX_PROMPT_LEN):
+            raise InvalidRequest("prompt", "Invalid 'prompt': empty. At least one character is needed.")
+        check_text("negative_prompt", negative_prompt, MAX_PROMPT_LEN)
         check_integer("n", n, 1, MAX_N if self.kind == "image" else 1)
         defaults = self.edge.defaults
-        width, height = parse_size(size) if size is not None else (defaults.width, defaults.height)
-        first_seed = random.getrandbits(32) if seed is None else check_integer("seed", seed, 0, 2**63 - 1)
+        width, height = wanted_size(size) or (defaults.width, defaults.height)
+        first_seed = random.getrandbits(32) if seed is None else check_integer("seed", seed, 0, MAX_SEED)
+        guidance = check_number("guidance_scale", _of(guidance_scale, defaults.guidance_scale), 0.0, MAX_GUIDANCE)
+        steps = _of(num_inference_steps, defaults.num_inference_steps)
         ids = self.edge.tokenize(prompt, negative_prompt, self._tokenizers)
         requests = [
             MediaRequest(
@@ -68,11 +80,11 @@ class MediaFront:
                 negative_token_ids=ids.negative_token_ids,
                 width=width,
                 height=height,
-                num_frames=_or(num_frames, defaults.num_frames, "num_frames"),
-                num_inference_steps=_or(num_inference_steps, defaults.num_inference_steps, "num_inference_steps"),
-                guidance_scale=float(check_number("guidance_scale", _of(guidance_scale, defaults.guidance_scale))),
+                num_frames=check_integer("num_frames", _of(num_frames, defaults.num_frames), 1, MAX_FRAMES),
+                num_inference_steps=check_integer("num_inference_steps", steps, 1, MAX_STEPS),
+                guidance_scale=float(guidance),
                 seed=first_seed + index,
-                fps=check_integer("fps", _of(fps, defaults.fps), 1, 240),
+                fps=check_integer("fps", _of(fps, defaults.fps), 1, MAX_FPS),
                 pixel_type=_check_pixel_type(pixel_type),
             )
             for index in range(n)
@@ -86,17 +98,23 @@ class MediaFront:
         return requests
 
 
+def wanted_size(size: str | Sequence[int] | None) -> tuple[int, int] | None:
+    """As `parse_size`; None: it is the model's to say, because nothing was said, or 'auto'."""
+    return None if size is None or (isinstance(size, str) and size.strip().lower() == "auto") else parse_size(size)
+
+
 def parse_size(size: str | Sequence[int]) -> tuple[int, int]:
     """Width and height from "WxH" or a pair.
 
     Raises:
         InvalidRequest: neither.
     """
-    parts: Any = size.lower().split("x") if isinstance(size, str) else size
-    if not isinstance(parts, Sequence) or len(parts) != 2 or not all(str(part).strip().isdecimal() for part in parts):
-        raise InvalidRequest("size", f"Invalid 'size': {size!r}. Allowed: 'WIDTHxHEIGHT' in pixels, such as '128x128'.")
-    width, height = (int(part) for part in parts)
-    return width, height
+    is_pair = isinstance(size, Sequence) and not isinstance(size, str) and len(size) == 2
+    match = _SIZE.fullmatch("x".join(map(str, size)) if is_pair else str(size))
+    if match is not None:
+        return int(match[1]), int(match[2])
+    text = f"Invalid 'size': {shown(size)}. Allowed: 'auto', or 'WIDTHxHEIGHT' in pixels, such as '512x512'."
+    raise InvalidRequest("size", text)
 
 
 def nearest_size(size: tuple[int, int], limits: Limits) -> tuple[int, int]:
@@ -122,10 +140,6 @@ def invalid_size(param: str, value: object, limits: Limits, nearest: tuple[int, 
 
 def _of(value: Any, default: Any) -> Any:
     return default if value is None else value
-
-
-def _or(value: int | None, default: int, name: str) -> int:
-    return default if value is None else check_integer(name, value, 1, 1_000_000)
 
 
 def _check_pixel_type(value: Any) -> PixelType:

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from inspect import Parameter, signature
 from typing import Any
 
+from hemiola.core.bounds import shown
 from hemiola.core.errors import InvalidRequest
 from hemiola.core.request import ProgramShare
 from hemiola.core.service import service_class
@@ -91,9 +92,14 @@ def check_number(param: str, value: Any, smallest: float = -math.inf, largest: f
     Raises:
         InvalidRequest: it is not.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _LARGEST:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise wrong_type(param, "a finite number", value)
+    if isinstance(value, float) and not math.isfinite(value):
         raise wrong_type(param, "a finite number", value)
     _check_bounds(param, value, smallest, largest, "decimal")
+    if not -_LARGEST < value < _LARGEST:
+        text = f"Invalid '{param}': {shown(value)} is beyond what a floating-point number can hold."
+        raise InvalidRequest(param, text, "invalid_value")
     return value
 
 
@@ -111,8 +117,8 @@ def check_text(param: str, value: Any, max_len: int | None = None) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        where = f"a lone surrogate at character {error.start}"
-        raise InvalidRequest(param, f"Invalid '{param}': not valid Unicode, {where}.") from error
+        text = f"Invalid '{param}': not valid Unicode, a lone surrogate at character {error.start}. "
+        raise InvalidRequest(param, f"{text}Allowed: whole characters.") from error
     return value
 
 

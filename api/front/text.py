@@ -28,6 +28,7 @@ _NOT_OPTIONS = frozenset({"self", "messages", "tools", "add_generation_prompt"})
 MAX_N = 128
 MAX_ANSWERS = 1024
 MAX_STOPS = 16
+MAX_SALT_LEN = 128
 MAX_TOP_LOGPROBS = 20
 
 
@@ -171,14 +172,15 @@ class TextFront:
         defaults = self._generation
         first_seed = random.getrandbits(32) if seed is None else check_integer("seed", seed, -(2**63), 2**63 - 1)
         if not _is_array(stop_token_ids):
-            raise wrong_type("stop_token_ids", "an array of tokens", stop_token_ids)
+            raise wrong_type("stop_token_ids", "an array of integers", stop_token_ids)
+        _check_count("stop_token_ids", stop_token_ids, MAX_STOPS)
         ends = tuple(self._checked_id("stop_token_ids", i) for i in stop_token_ids)
         sampling = Sampling(
             temperature=check_number("temperature", _of(temperature, defaults["temperature"]), 0.0, 2.0),
             top_p=_check_top_p(_of(top_p, defaults["top_p"])),
             top_k=max(check_integer("top_k", _of(top_k, defaults["top_k"]), -1, 2**31), 0),
             stop_token_ids=ends if check_flag("ignore_eos", ignore_eos) else (*defaults["stop_token_ids"], *ends),
-            stop=_check_stop(stop),
+            stop=check_stops(stop),
             logprobs=None if logprobs is None else check_integer("logprobs", logprobs, 0, MAX_TOP_LOGPROBS),
         )
         check_integer("n", n, 1, MAX_N)
@@ -194,7 +196,7 @@ class TextFront:
                     seed=_wrapped(first_seed + i * n + j),
                     max_tokens=min(self.context_len - len(ids), max_tokens or self.context_len),
                 ),
-                cache_salt=check_text("cache_salt", cache_salt),
+                cache_salt=check_text("cache_salt", cache_salt, MAX_SALT_LEN),
             )
             for i, ids in enumerate(map(tuple, prompts))
             for j in range(n)
@@ -296,13 +298,27 @@ def _generation_config(folder: Path, config: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-def _check_stop(stop: str | Sequence[str] | None) -> tuple[str, ...]:
+def check_stops(stop: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The strings that end an answer.
+
+    Raises:
+        InvalidRequest: names the one that is wrong, and what is allowed.
+    """
     if not _is_array(stop) and not isinstance(stop, str | None):
         raise wrong_type("stop", "a string or an array of strings", stop)
     stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
-    if len(stops) > MAX_STOPS or not all(isinstance(s, str) and s for s in stops):
-        raise InvalidRequest("stop", f"Invalid 'stop'. Allowed: up to {MAX_STOPS} strings, none empty.")
+    _check_count("stop", stops, MAX_STOPS)
+    for i, each in enumerate(stops):
+        if not check_text("stop" if isinstance(stop, str) else f"stop[{i}]", each):
+            text = f"Invalid 'stop': '' would end every answer. Allowed: up to {MAX_STOPS} strings, none empty."
+            raise InvalidRequest("stop", text)
     return stops
+
+
+def _check_count(param: str, array: Sequence[Any], largest: int) -> None:
+    if len(array) > largest:
+        text = f"Invalid '{param}': array too long. Expected {largest} at most, but got {len(array)}."
+        raise InvalidRequest(param, text, "array_above_max_length")
 
 
 def _is_array(value: Any) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hemiola.core.bounds import shown
 from hemiola.core.errors import InvalidRequest
 
 from ..front.terms import check_integer, check_number, check_text, wrong_type
@@ -22,7 +23,6 @@ log = logging.getLogger(__name__)
 
 _INTEGER = re.compile(r"[+-]?\d{1,20}")
 _WORDS = {"true": True, "1": True, "false": False, "0": False}
-_MAX_SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +132,6 @@ class Fields:
         if self._is_form and isinstance(value, str):
             return value.strip().lower() in {"", *(str(each).lower() for each in allowed)}
         return any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in allowed)
-
-
-def shown(value: object) -> str:
-    """The beginning of a value, for a message."""
-    text = repr(value)
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 def plain(name: str) -> str:

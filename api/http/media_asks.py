@@ -1,24 +1,26 @@
 """What images and videos are asked for in common: the prompt, a size, steps, guidance, and when it matters."""
 
 import random
-import re
 from dataclasses import dataclass
 from typing import Any
 
+from hemiola.core.bounds import shown
 from hemiola.core.errors import InvalidRequest
 from hemiola.diffusion.edge import Edge
 
-from ..front.media import MediaFront, invalid_size, nearest_size
+from ..front.media import (
+    MAX_GUIDANCE,
+    MAX_PROMPT_LEN,
+    MAX_SEED,
+    MAX_STEPS,
+    MediaFront,
+    invalid_size,
+    nearest_size,
+    wanted_size,
+)
 from ..front.terms import CallTerms, missing
-from .fields import Fields, shown
+from .fields import Fields
 from .server import Server
-
-MAX_PROMPT_LEN = 32_000  # characters
-MAX_STEPS = 200
-MAX_GUIDANCE = 20.0
-MAX_SEED = 2**63 - 1
-
-_SIZE = re.compile(r"\s*(\d{1,6})\s*[xX×]\s*(\d{1,6})\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ def read_ask(fields: Fields, server: Server, kind: str, tenant: str) -> MediaAsk
     if prompt is None:
         raise missing("prompt")
     if not prompt:
-        raise InvalidRequest("prompt", "Invalid 'prompt': empty.")
+        raise InvalidRequest("prompt", "Invalid 'prompt': empty. At least one character is needed.")
     alias = fields.string("model", max_len=512) or None
     front = server.calls.media_front(kind, server.real_name(alias))
     width, height = _read_size(fields, front.edge)
@@ -76,7 +78,7 @@ def read_ask(fields: Fields, server: Server, kind: str, tenant: str) -> MediaAsk
 def _read_size(fields: Fields, edge: Edge) -> tuple[int, int]:
     """Width and height, from either spelling, or the model's own."""
     size = fields.string("size", max_len=100_000)
-    from_size = None if size is None or size.strip().lower() == "auto" else _parse_size(size)
+    from_size = wanted_size(size)
     sides = {
         name: fields.integer(name, smallest=1, largest=largest)
         for name, largest in (("width", edge.limits.max_width), ("height", edge.limits.max_height))
@@ -94,12 +96,3 @@ def _read_size(fields: Fields, edge: Edge) -> tuple[int, int]:
     if (nearest := nearest_size(from_size, edge.limits)) != from_size:
         raise invalid_size("size", shown(size), edge.limits, nearest)
     return from_size
-
-
-def _parse_size(size: str) -> tuple[int, int]:
-    match = _SIZE.fullmatch(size)
-    if match is None:
-        raise InvalidRequest(
-            "size", f"Invalid 'size': {shown(size)}. Allowed: 'auto', or 'WIDTHxHEIGHT' in pixels, such as '512x512'."
-        )
-    return int(match[1]), int(match[2])

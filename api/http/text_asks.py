@@ -7,13 +7,12 @@ from starlette.requests import Request
 
 from hemiola.core.errors import InvalidRequest
 
-from ..front.terms import CallTerms, check_integer, check_text, wrong_type
-from ..front.text import MAX_N, MAX_STOPS
+from ..front.terms import CallTerms, check_integer, wrong_type
+from ..front.text import MAX_N, MAX_SALT_LEN, MAX_STOPS, check_stops
 from .fields import Fields
 from .server import tenant_of
 
 MAX_NAME_LEN = 512
-MAX_SALT_LEN = 128
 _INT64 = 2**63
 
 
@@ -59,17 +58,8 @@ def read_sampling(
 
 def read_stop(fields: Fields) -> list[str]:
     """The strings that end an answer."""
-    _, stop = fields.given("stop") or ("stop", [])
-    stops = [stop] if isinstance(stop, str) else stop
-    if not isinstance(stops, list):
-        raise wrong_type("stop", "a string or an array of strings", stop)
-    if len(stops) > MAX_STOPS:
-        text = f"Invalid 'stop': array too long. Expected {MAX_STOPS} strings at most, but got {len(stops)}."
-        raise InvalidRequest("stop", text, "array_above_max_length")
-    for i, each in enumerate(stops):
-        if not check_text(f"stop[{i}]", each):
-            raise InvalidRequest("stop", "Invalid 'stop': an empty string would end every answer.")
-    return stops
+    _, stop = fields.given("stop") or ("stop", None)
+    return list(check_stops(stop))
 
 
 def read_streaming(fields: Fields) -> Streaming:

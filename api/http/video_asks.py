@@ -2,16 +2,17 @@
 
 import math
 
+from hemiola.core.bounds import shown
 from hemiola.core.errors import InvalidRequest
 from hemiola.diffusion.edge import Edge, Limits
 
+from ..front.media import MAX_FPS, MAX_FRAMES
 from ..jobs import VideoAsk
-from .fields import Fields, shown
+from .fields import Fields
 from .media_asks import read_ask
 from .media_fields import VIDEO_FIELDS
 from .server import Server
 
-MAX_FPS = 120
 MAX_SECONDS = 3600.0
 
 
@@ -62,8 +63,11 @@ def _read_length(fields: Fields, edge: Edge, fps: int) -> tuple[int, str]:
     """Frames on the model's grid, and seconds: those that were asked for, or what the frames come to."""
     limits = edge.limits
     seconds = _read_seconds(fields)
-    num_frames = fields.integer("num_frames", smallest=1, largest=limits.max_frames)
+    num_frames = fields.integer("num_frames", smallest=1, largest=MAX_FRAMES)
     if num_frames is not None:
+        if num_frames > limits.max_frames:
+            text = f"Invalid 'num_frames': {num_frames}. Allowed: {edge.most_frames} at most."
+            raise InvalidRequest("num_frames", text, "integer_above_max_value")
         num_frames = nearest_length(num_frames, limits)
         return num_frames, _decimal(num_frames / fps)
     if seconds is None:
@@ -74,7 +78,7 @@ def _read_length(fields: Fields, edge: Edge, fps: int) -> tuple[int, str]:
         raise InvalidRequest(
             "seconds",
             f"Invalid 'seconds': {_decimal(seconds)}. At {fps} frames per second that is {wanted} frames, and the "
-            f"model makes {limits.max_frames} at most: {_decimal(longest)} seconds.",
+            f"model makes {edge.most_frames} at most: {_decimal(longest)} seconds.",
         )
     return nearest_length(max(wanted, 1), limits), _decimal(seconds)
 

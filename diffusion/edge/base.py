@@ -85,6 +85,7 @@ class Edge(ABC):
     def __init__(self, files: PipelineFiles, defaults: Defaults, limits: Limits) -> None:
         self.files = files
         self.limits = limits
+        self._own_max_frames = limits.max_frames
         self.defaults = _overridden(defaults, files)
         # A shared encoder judges its own prompts.
         self._vocab_sizes: dict[str, int] = {}
@@ -116,6 +117,12 @@ class Edge(ABC):
         """Of a picture or frame."""
         limits = self.limits
         return min(limits.max_width * limits.max_height, limits.max_pixels or limits.max_width * limits.max_height)
+
+    @property
+    def most_frames(self) -> str:
+        """Of a clip, for people: with the setting that says so, where the model itself makes more."""
+        largest = self.limits.max_frames
+        return f"{largest} ('max_frames')" if largest < self._own_max_frames else str(largest)
 
     def tokenize(self, prompt: str, negative: str, tokenizers: Mapping[str, TextTokenizer]) -> PromptIds:
         """Exactly the ids that diffusers' pipeline feeds to its text encoders."""
@@ -182,7 +189,7 @@ class Edge(ABC):
     def _check_frames(self, value: int) -> None:
         step, largest = self.limits.frame_multiple, self.limits.max_frames
         if not 1 <= value <= largest or (value - 1) % step:
-            allowed = "1" if largest == 1 else f"{step}k+1 from 1 to {largest}"
+            allowed = self.most_frames if largest == 1 else f"{step}k+1 from 1 to {self.most_frames}"
             raise _invalid("num_frames", value, allowed)
 
 

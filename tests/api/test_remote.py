@@ -225,9 +225,9 @@ def test_while_it_is_started_again_it_is_starting() -> None:
             front.kill()
         assert wait_until(lambda: front.engine.state == "restarting")
         assert not front.engine.is_ready
-        with pytest.raises(Overloaded, match="^The engine is starting.$"):
+        with pytest.raises(Overloaded, match=r"^The engine is starting\.$"):
             front.text()
-        with pytest.raises(Overloaded, match="^The engine is starting.$"):
+        with pytest.raises(Overloaded, match=r"^The engine is starting\.$"):
             front.engine.ask(Flush).result(SOON_S)
 
 

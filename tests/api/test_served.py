@@ -229,7 +229,7 @@ def test_an_engine_that_dies_is_started_again_whatever_it_died_of(caplog: pytest
                 assert sum(isinstance(event, Final) for event in stream) == 1
             assert wait_until(lambda count=count: engine.remote.num_restarts == count, SOON_S)  # type: ignore[misc]
             assert engine.condition() == "starting"
-            with pytest.raises(Overloaded, match="^The engine is starting.$"):
+            with pytest.raises(Overloaded, match=r"^The engine is starting\.$"):
                 engine.complete(PROMPT)
             assert wait_until(lambda: engine.is_ready, 60)
             assert engine.remote.pid != pid and not is_alive(pid)

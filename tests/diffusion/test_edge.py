@@ -182,6 +182,16 @@ def test_errors_name_the_field_its_value_and_what_is_allowed(
     assert str(fields[param]) in error.message and allowed in error.message
 
 
+def test_a_setting_that_allows_fewer_frames_is_named(tmp_path: Path) -> None:
+    """It was as if the model could not make them."""
+    request = media_request(tiny_family("wan"), num_frames=5)
+    for most, said in ((1, "Allowed: 1 ('max_frames')."), (3, "from 1 to 3 ('max_frames').")):
+        edge = open_edge(tiny_pipeline_dir("wan"))
+        edge.restrict(max_pixels=1 << 20, max_frames=most)
+        error = edge.validate(request)
+        assert error is not None and error.param == "num_frames" and error.message.endswith(said)
+
+
 def test_a_caption_without_positions_is_too_long() -> None:
     family = tiny_family("zimage")
     request = media_request(family)

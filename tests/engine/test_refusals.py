@@ -26,15 +26,15 @@ Cases = dict[str, Sequence[Any]]
 
 ANY_TEXT: Cases = {
     "max_tokens": (0, -1, "5", 1.5, True, 10**9),
-    "temperature": (-0.1, 2.1, "hot", math.nan, True),
+    "temperature": (-0.1, 2.1, "hot", math.nan, True, 10**400),
     "top_p": (0, 1.5, -1, "x"),
     "top_k": (-2, 1.5, "x", 2**40),
     "seed": (1.5, 2**63, "x", False),
-    "stop": (5, ["a", ""], [1], "", ["x"] * 17, {"a": 1}),
-    "stop_token_ids": ([-1], [10**6], ["a"], 5, "12", [1.5]),
+    "stop": (5, ["a", ""], [1], "", ["x"] * 17, {"a": 1}, "\ud800"),
+    "stop_token_ids": ([-1], [10**6], ["a"], 5, "12", [1.5], [1] * 17),
     "n": (0, -1, 129, 1.5, "2", None),
     "logprobs": (-1, 21, True, "5"),
-    "cache_salt": (5, None, b"x"),
+    "cache_salt": (5, None, b"x", "x" * 129),
     "ignore_eos": ("no", 1, None),
 }
 CHAT: Cases = {
@@ -50,13 +50,13 @@ COMPLETE: Cases = {
     "add_special_tokens": ("no", 1),
 }
 ANY_MEDIA: Cases = {
-    "prompt": (None, 5, ["a"]),
-    "negative_prompt": (None, 5, ["a"]),
-    "size": ("16", "16x", (16,), (16.5, 16), 5, "-16x16", (16, None), "16x16x16", ["a", "b"]),
-    "num_inference_steps": (0, -1, 1001, 1.5, "2"),
-    "guidance_scale": (-1.0, math.nan, math.inf, "x", True),
+    "prompt": (None, 5, ["a"], "", "a" * 32_001),
+    "negative_prompt": (None, 5, ["a"], "a" * 32_001),
+    "size": ("16", "16x", (16,), (16.5, 16), 5, "-16x16", (16, None), "16x16x16", ["a", "b"], f"{'9' * 5000}x16"),
+    "num_inference_steps": (0, -1, 201, 1.5, "2"),
+    "guidance_scale": (-1.0, 20.1, 1e38, math.nan, math.inf, "x", True, 10**400),
     "seed": (-1, 2**63, 1.5, "x"),
-    "fps": (0, 241, 1.5),
+    "fps": (0, 121, 1.5),
     "pixel_type": ("int8", 8, None),
 }
 IMAGE: Cases = {

@@ -122,7 +122,7 @@ def test_mistakes_are_the_engines_errors_with_their_field(client: Client) -> Non
         ("image", {"num_inference_steps": 0}, "num_inference_steps"),
         ("video", {"fps": 0}, "fps"),
         ("chat", {"n": 0}, "n"),
-        ("chat", {"temperature": float("nan")}, "request"),
+        ("chat", {"temperature": float("nan")}, "temperature"),
         ("image", {"size": "large"}, "size"),
         ("image", {"pixel_type": "float32"}, "pixel_type"),
         ("chat", {"terms": CallTerms(deadline_s=1.0)}, "deadline_s"),

@@ -1,5 +1,7 @@
 """What is refused of a call before anything is asked for: options that do not exist, sizes, and choices."""
 
+from typing import Any
+
 import pytest
 
 from hemiola.api.client import Client
@@ -63,3 +65,54 @@ def test_choices_are_checked_as_prompts_are(engine: Engine, client: Client) -> N
         with pytest.raises(InvalidRequest, match=r"'choices': not valid Unicode, a lone surrogate at character 1") as e:
             calls.scores(["red", "x\ud800"], messages="Which colour?")
         assert e.value.param == "choices"
+
+
+@pytest.mark.parametrize(
+    ("call", "options", "param", "says"),
+    [
+        ("chat", {"stop": ["\ud800"]}, "stop[0]", "a lone surrogate at character 0"),
+        ("chat", {"temperature": float("inf")}, "temperature", "a finite number, but got NaN or infinity"),
+        ("image", {"negative_prompt": "a\udfff"}, "negative_prompt", "a lone surrogate at character 1"),
+        ("image", {"guidance_scale": float("nan")}, "guidance_scale", "a finite number, but got NaN or infinity"),
+        ("video", {"guidance_scale": float("nan")}, "guidance_scale", "a finite number, but got NaN or infinity"),
+    ],
+)
+def test_what_json_cannot_say_is_refused_by_its_field_as_by_an_engine(
+    engine: Engine, client: Client, call: str, options: dict[str, Any], param: str, says: str
+) -> None:
+    """A client named the field 'request'."""
+    for calls in (engine, client):
+        with pytest.raises(InvalidRequest, match=says) as refused:
+            getattr(calls, call)("a fox", **options)
+        assert refused.value.param == param
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"guidance_scale": 1e38}, {"num_inference_steps": 201}, {"seed": 2**63}, {"prompt": "a" * 32_001}, {"prompt": ""}],
+)
+@pytest.mark.parametrize("call", ["image", "video"])
+def test_what_a_server_refuses_of_pictures_an_engine_does_too(
+    engine: Engine, client: Client, call: str, options: dict[str, Any]
+) -> None:
+    """With a guidance scale of 1e38 an engine painted everything black, and a server said that it is too large."""
+    options = dict(options)
+    (param,) = options
+    prompt = options.pop("prompt", "a fox")
+    said = set()
+    for calls in (engine, client):
+        with pytest.raises(InvalidRequest) as refused:
+            getattr(calls, call)(prompt, **options)
+        assert refused.value.param == param
+        said.add(refused.value.message)
+    assert len(said) == 1
+
+
+def test_a_size_may_be_left_to_the_model(engine: Engine, client: Client) -> None:
+    """'auto' was for servers alone."""
+    sizes = [
+        picture.pixels
+        for c in (engine, client)
+        for picture in c.image("a fox", size="auto", num_inference_steps=1).pictures
+    ]
+    assert len({(pixels.width, pixels.height) for pixels in sizes}) == 1
