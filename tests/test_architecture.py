@@ -16,7 +16,8 @@ import pytest
 from hemiola.tests.source_tree import PACKAGE, ROOT, SHIPPED, Source, files, sources, third_party
 
 CONTRACTS = frozenset(
-    f"hemiola.core.{name}" for name in ("config", "errors", "events", "request", "service", "step", "text_encoder")
+    f"hemiola.core.{name}"
+    for name in ("bounds", "config", "errors", "events", "request", "service", "step", "text_encoder")
 )
 # Beyond the contracts, what a scheduler writes what it did into.
 RECORDS = frozenset({"hemiola.core.metrics", "hemiola.core.tracing"})

@@ -13,14 +13,14 @@ from hemiola.core.errors import InvalidRequest
 
 from ..front.media import parse_size
 from ..front.terms import CallTerms, engine_clock
+from .asked import PROMPT, check_media, check_models
 from .denoisers import Shape, diffusers_step, shape_of, step_flops
 from .limits import free_memory, measure_limits, synchronize
-from .report import Report, Scenario, cost, machine_name, percentile
+from .report import Report, cost, machine_name, percentile
 from .timed import TimedEngine, denoise_gaps_ms, graphs_of, within
 
 # Of a large product's rate: the blocks alone reach 0.77 on an H200 at 1024 px, less a tenth.
 TARGET = 0.7
-PROMPT = "a heron in the reeds at dawn, its wings half open"
 
 
 def run(
@@ -35,6 +35,8 @@ def run(
     """One picture or clip after another; the first step of each is left out."""
     if against not in (None, "diffusers"):
         raise InvalidRequest("against", f"Invalid 'against': '{against}'. Allowed: diffusers.")
+    check_models(models, texts=0, media=1)
+    check_media(models, size, steps + 1)
     limits = measure_limits(threads)
     with TimedEngine(*models, threads=threads) as engine:
         front, config = engine.media(), engine.loads.config
@@ -61,7 +63,6 @@ def run(
             TARGET if config.is_gpu else None,
         ),
         cost("  p99 against the median", percentile(gaps, 0.99), "ms", median, None),
-        Scenario("  groups of blocks a step", per_step, "", 1.0, 1.0, None),
     ]
     if against is not None:
         theirs = _diffusers_ms(diffusers_step(source, shape, device, dtype), device, steps)
@@ -69,6 +70,7 @@ def run(
     num_blocks = sum(group.work.blocks for group in groups) / (repeats * (steps + 1))
     notes = (
         f"{source.name}: {flops / 1e12:.3g} TFLOP a step, {num_blocks:.0f} blocks a step; {graphs}",
+        f"groups of blocks a step: {per_step:.3g}",
         limits.words,
     )
     return Report("image-gpu", machine_name(), config.dtype, threads, tuple(scenarios), notes)

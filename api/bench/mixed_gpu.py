@@ -10,18 +10,20 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hemiola.core.config import MEDIA_SM_SHARE
+from hemiola.core.errors import HemiolaError, InvalidRequest
 from hemiola.core.tracing import StepRecord
 
 from ..front.terms import engine_clock
 from ..stream import Stream
-from .image_gpu import PROMPT
+from .asked import PROMPT, check_media, check_models, check_prompts, check_rows
 from .report import Report, Scenario, cost, machine_name, percentile, rate
-from .timed import Decoding, TimedEngine, Window, blocks_per_s, decode, fresh_prompts, prefill, within
+from .timed import LEAST_TOKENS, Decoding, TimedEngine, Window, blocks_per_s, decode, fresh_prompts, prefill, within
 
 # On a GPU, per number of rows: how many times as long the p99 between tokens may become, and the sum of speeds.
 TARGETS = {16: (1.6, 1.10), 64: (1.75, 1.03)}
+NO_SHARES = "a CPU has no SMs to share: text and images take turns"
 _ALONE_STEPS = 6
-_MANY_STEPS = 1000
+_MANY_STEPS = 200
 _AFTER_TEXT_STEPS = 2
 
 
@@ -37,11 +39,15 @@ def run(
     share: float = MEDIA_SM_SHARE,
 ) -> Report:
     """For each number of rows: text alone, pictures alone, both; all gaps of all rounds go into one distribution."""
+    check_models(models, texts=1, media=1)
+    check_prompts(models, context, tokens, least_tokens=LEAST_TOKENS)
+    check_media(models, size, _ALONE_STEPS)
     rng = random.Random(0)
     scenarios: list[Scenario] = []
     notes: list[str] = []
     with TimedEngine(*models, threads=threads, media_sm_share=share) as engine:
         config = engine.loads.config
+        check_rows(engine, engine.text().name, rows, context + tokens)
         alone = _denoise_alone(engine, size)
         for num_rows in rows:
             rounds = [_round(engine, num_rows, context, tokens, size, rng) for _ in range(repeats)]
@@ -70,8 +76,9 @@ def run(
                 rate(f"  images keep of their speed, {shape}", images, "", 1.0, None),
                 rate(f"  sum of both, {shape}", text + images, "", 1.0, total),
             ]
-            notes += [f"{shape}: {line}" for line in speeds]
-    notes.append(f"images beside text on {share:.2f} of the SMs")
+            if config.is_gpu:
+                notes += [f"{shape}: {line}" for line in speeds]
+    notes.append(f"images beside text on {share:.2f} of the SMs" if config.is_gpu else NO_SHARES)
     notes.append(f"images alone: {alone:,.1f} blocks/s")
     return Report("mixed-gpu", machine_name(), config.dtype, threads, tuple(scenarios), tuple(notes))
 
@@ -97,6 +104,8 @@ def _round(engine: TimedEngine, rows: int, context: int, tokens: int, size: str 
     picture = _start_picture(engine, size, _MANY_STEPS)
     _wait_for_steps(engine, picture, 2)
     both = decode(engine, prompts, tokens)
+    if picture.is_done:
+        raise _ended_early(picture)
     after = len(engine.denoise_times[picture.request_ids[0]])
     _wait_for_steps(engine, picture, after + _AFTER_TEXT_STEPS)
     picture.cancel()
@@ -123,13 +132,25 @@ def _wait_for_steps(engine: TimedEngine, picture: Stream[Any], count: int) -> No
     """Until the picture has so many denoise steps behind it.
 
     Raises:
-        HemiolaError: it has failed.
+        HemiolaError: it has failed, or ended before.
     """
     (request_id,) = picture.request_ids
     while len(engine.denoise_times[request_id]) < count:
         if picture.is_done:
-            picture.result()
+            raise _ended_early(picture)
         time.sleep(0.001)
+
+
+def _ended_early(picture: Stream[Any]) -> HemiolaError:
+    """What the picture failed of; or there was none beside all of the text, so that nothing of it is measured."""
+    try:
+        picture.result()
+    except HemiolaError as error:
+        return error
+    text = (
+        f"Invalid 'tokens': the picture of {_MANY_STEPS} steps ended before the text. Ask for fewer, or a larger size."
+    )
+    return InvalidRequest("tokens", text)
 
 
 def share_timeline(records: Iterable[StepRecord], media: str, text: str, window: Window) -> list[str]:

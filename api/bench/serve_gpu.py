@@ -18,13 +18,13 @@ import httpx
 
 from hemiola.core.errors import InvalidRequest
 from hemiola.core.events import Token
-from hemiola.core.hub import resolve_all
 
 from ..client import Client
+from .asked import PROMPT, SOME, check_media, check_models, check_prompts
 from .http import running_server
-from .image_gpu import PROMPT
 from .report import Report, Scenario, cost, machine_name, percentile
 
+MAX_CHATS = 256
 _BEFORE_S = 2.0  # how long pictures and clips are being made before chats begin beside them
 _START_S = 900.0  # kernels may have to be compiled
 _LOOK_EVERY_S = 0.01
@@ -48,10 +48,11 @@ def run(
     """
     rng = random.Random(0)
     scenarios: list[Scenario] = []
-    kinds = {source.kind for source in resolve_all(models)}
-    if kinds != {"language", "diffusion"}:
-        named = ", ".join(models)
-        raise InvalidRequest("model", f"Invalid 'model': {named}. Allowed: one that writes, and pipelines beside it.")
+    check_models(models, texts=1, media=SOME)
+    check_prompts(models, context, tokens, least_tokens=2)
+    check_media(models, size, steps)
+    if max(rows) > MAX_CHATS:
+        raise InvalidRequest("rows", f"Invalid 'rows': {max(rows)}. Allowed: {MAX_CHATS} at most: a server's queue.")
     began_s = time.monotonic()
     with running_server(models, threads, within_s=_START_S) as url, Client(url, timeout=_START_S) as client:
         started = f"the server took requests after {time.monotonic() - began_s:.0f} s"

@@ -8,18 +8,19 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
-from hemiola.core.errors import HemiolaError, RequestAborted
+from hemiola.core.errors import HemiolaError, InvalidRequest, RequestAborted
 from hemiola.scheduler.scheduler import Scheduler
 
 from ..front.media import MediaFront
 from ..prefixes import forget_prefixes
 from ..stream import Stream
-from .image_gpu import PROMPT
+from .asked import PROMPT, check_media, check_prompts
 from .report import Report, Scenario, machine_name
 from .timed import TimedEngine
 
 NUM_TEXTS, NUM_MEDIA = 24, 2  # at the same time, of each model
 ABORTED_SHARE = 0.3
+_LEAST_CONTEXT = 2  # what prompts share, and what they do not
 _LOOK_EVERY_S = 0.01
 _IDLE_WITHIN_S = 60.0
 _MAX_TOKENS = 200
@@ -36,6 +37,10 @@ def run(
     size: str | None = None,
 ) -> Report:
     """For `seconds` there are always as many requests as may be; then what runs may end. Repeats are of no use here."""
+    if context < _LEAST_CONTEXT:
+        raise InvalidRequest("context", f"Invalid 'context': {context}. The least is {_LEAST_CONTEXT}.")
+    check_prompts(models, context, min(_MAX_TOKENS, context))
+    check_media(models, size, steps)
     rng = random.Random(0)
     with TimedEngine(*models, threads=threads) as engine:
         load = _Load(engine, rng, context, steps, size)
@@ -51,7 +56,7 @@ def run(
     once = sum(finals[request_id] == 1 for request_id in load.sent)
     errors = [error for error in failures if not isinstance(error, RequestAborted)]
     scenarios = (
-        _check("requests that ended exactly once", once, len(load.sent), once == len(load.sent)),
+        _check("requests that ended exactly once", once, len(load.sent), 0 < once == len(load.sent)),
         _check("requests that failed", len(errors), 0, not errors),
         _check("bytes of ended requests left in the arena or host tier", leaked, 0, leaked == 0),
         _check("the books of the arena are right", int(is_sound), 1, is_sound),

@@ -15,9 +15,10 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from hemiola.core.errors import InvalidRequest
 from hemiola.core.hub import ModelSource
 
+from .asked import check_models, check_prompts, check_rows
 from .limits import decode_bytes, free_memory, measure_limits, synchronize
 from .report import Report, Scenario, cost, machine_name, percentile, rate, seconds
-from .timed import TimedEngine, decode, fresh_prompts, graphs_of, idle_share, prefill
+from .timed import LEAST_TOKENS, TimedEngine, decode, fresh_prompts, graphs_of, idle_share, prefill
 
 # Of the copy rate: what a decode step captured as one graph reaches on an H200 is 0.81 (64 rows), less a tenth.
 TARGET = 0.73
@@ -36,6 +37,8 @@ def run(
     """Decode steps through the engine at each number of rows, then, with `against`, transformers in the same run."""
     if against not in (None, "transformers"):
         raise InvalidRequest("against", f"Invalid 'against': '{against}'. Allowed: transformers.")
+    check_models(models, texts=1, media=0)
+    check_prompts(models, context, tokens, least_tokens=LEAST_TOKENS)
     rng = random.Random(0)
     limits = measure_limits(threads)
     scenarios: list[Scenario] = []
@@ -44,6 +47,7 @@ def run(
         source = next(each for each in engine.loads.served if each.name == engine.text().name)
         config = engine.loads.config
         device, dtype = torch.device(config.device), getattr(torch, config.dtype)
+        check_rows(engine, source.name, rows, context + tokens)
         params = engine.loads.weights[source.name].num_params
         for num_rows in rows:
             shape = f"{num_rows} rows x {context}"
@@ -54,7 +58,7 @@ def run(
             scenarios += [
                 cost(f"decode step, {shape}, median, against the copy rate", median, "ms", limit, target),
                 cost(f"  p99 against the median, {shape}", p99, "ms", median, None),
-                Scenario(f"  language lane idle, {shape}", 100 * idle, "%", 0.0, 1 - idle, None),
+                rate(f"  language lane at work, {shape}", 100 * (1 - idle), "%", 100.0, None),
                 rate(f"  tokens a second, {shape}", num_rows * 1e3 / median, "tok/s", num_rows * 1e3 / limit, None),
                 rate(f"  prefill, {shape}", prefill_rate, "tok/s", limits.products / (2 * params), None),
             ]

@@ -17,6 +17,7 @@ from ..front.terms import engine_clock
 from ..front.text import TextFront
 from ..stream import Stream
 
+LEAST_TOKENS = 3  # of one row: a gap begins where all rows have two tokens
 Window = tuple[float, float]
 F = TypeVar("F", TextFront, MediaFront)
 
@@ -113,7 +114,10 @@ def decoding(times: Sequence[Sequence[float]]) -> Decoding:
     inside = [[time for time in row if begin <= time <= end] for row in times]
     gaps = tuple((after - before) * 1e3 for row in inside for before, after in pairwise(row))
     if not gaps:
-        raise InvalidRequest("tokens", "Invalid 'tokens': too few for all rows to decode at the same time.")
+        asked, why = max(map(len, times)), "too few for all rows to decode at the same time"
+        raise InvalidRequest(
+            "tokens", f"Invalid 'tokens': {asked}, {why}. The least is {LEAST_TOKENS} of one row, more of several."
+        )
     num_tokens = sum(len(row) - 1 for row in inside if row) / len(times)
     return Decoding(gaps, num_tokens / (end - begin), (begin, end))
 

@@ -11,7 +11,7 @@ from hemiola.core.errors import InvalidRequest
 from ..bench import BENCHES, load
 from .numbers import decimal, decimal_of, whole, whole_of
 
-STEPS = Bounds(1, 999)  # of the 1000 that a request may have, one comes before what is measured
+STEPS = Bounds(1, 199)  # one more comes before what is measured
 SECONDS = Bounds(0, 7 * 86_400, is_open=True)
 
 # Options that only some benchmarks take: as `run` calls them -> as people do.

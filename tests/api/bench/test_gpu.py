@@ -18,6 +18,7 @@ from hemiola.diffusion.edge import open_edge
 from hemiola.llm import LanguageRunner
 
 TEXT, IMAGE, CLIP = "dummy:llama-tiny", "dummy:z-image-tiny", "dummy:wan-tiny"
+PAIR = ["--model", TEXT, "--model", IMAGE]
 
 
 def record(model: str, start_s: float, end_s: float, *, blocks: int = 0, share: float = 1.0) -> StepRecord:
@@ -36,13 +37,21 @@ def named(report: dict[str, Any], part: str) -> dict[str, Any]:
     return dict(found)
 
 
+def assert_ratios_fit(report: dict[str, Any]) -> None:
+    """A ratio is of the figure and the baseline beside it: one row had 1.00x, whatever its figure was."""
+    for each in report["scenarios"]:
+        quotient = each["figure"] / each["baseline"]
+        assert each["ratio"] in (pytest.approx(quotient), pytest.approx(1 / quotient)), each
+
+
 def test_decoding_and_prefill_beside_transformers(capsys: pytest.CaptureFixture[str]) -> None:
     sizes = ["--rows", "2", "--context", "24", "--tokens", "8", "--repeats", "1"]
     report = measured(["text-gpu", "--model", TEXT, *sizes, "--against", "transformers"], capsys)
     step, limit = (named(report, "decode step, 2 rows x 24")[key] for key in ("figure", "baseline"))
     assert 0 < limit < step
     assert named(report, "tokens a second")["figure"] == pytest.approx(2e3 / step)
-    assert 0 <= named(report, "idle")["figure"] < 100
+    assert 0 < named(report, "language lane at work")["figure"] <= 100
+    assert_ratios_fit(report)
     assert named(report, "against transformers' generate, 2 rows")["baseline"] > 0
     assert named(report, "transformers alone: a step of generate, 1 rows")["figure"] > 0
 
@@ -53,7 +62,9 @@ def test_denoise_steps_beside_diffusers(model: str, capsys: pytest.CaptureFixtur
     report = measured(asked, capsys)
     step = named(report, "denoise step, 64x64")
     assert 0 < step["baseline"] < step["figure"]
-    assert named(report, "groups of blocks")["figure"] >= 1
+    (groups,) = [note for note in report["notes"] if note.startswith("groups of blocks a step: ")]
+    assert float(groups.rpartition(" ")[2]) >= 1
+    assert_ratios_fit(report)
     assert named(report, "against diffusers")["figure"] == step["figure"]
 
 
@@ -63,7 +74,16 @@ def test_both_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     report = measured(["mixed-gpu", *models, *sizes], capsys)
     text, images, both = (named(report, part)["figure"] for part in ("text keeps", "images keep", "sum of both"))
     assert both == pytest.approx(text + images) and text > 0 and images > 0
-    assert any("of the SMs" in note for note in report["notes"])
+    assert mixed_gpu.NO_SHARES in report["notes"], "notes of shares contradicted each other"
+    assert not any("of the SMs" in note for note in report["notes"])
+    assert_ratios_fit(report)
+
+
+def test_a_picture_that_ends_before_the_text_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its end was waited for and never seen: for ever, or what was measured was text alone."""
+    monkeypatch.setattr(mixed_gpu, "_MANY_STEPS", 3)
+    with pytest.raises(InvalidRequest, match="the picture of 3 steps ended before the text"):
+        mixed_gpu.run(repeats=1, threads=1, models=(TEXT, IMAGE), rows=(2,), context=24, tokens=64)
 
 
 def test_a_mixed_load_leaves_nothing_behind(capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,6 +101,12 @@ def test_a_mixed_load_that_fails_is_found_out(monkeypatch: pytest.MonkeyPatch) -
     report = soak_gpu.run(repeats=1, threads=1, models=(TEXT,), seconds=0.1, context=8)
     assert report.ratio == 0
     assert any("failed: step_failed" in note for note in report.notes)
+
+
+def test_a_load_of_nothing_is_no_success() -> None:
+    """With no time at all nothing was asked for, and all of nothing ended well."""
+    report = soak_gpu.run(repeats=1, threads=1, models=(TEXT,), seconds=0.0, context=8)
+    assert report.ratio == 0
 
 
 def test_bytes_of_ended_requests_are_found() -> None:
@@ -165,19 +191,51 @@ def test_bytes_of_a_decode_step() -> None:
     [
         (["text", "--context", "5"], ["'text' takes no '--context'", "none of these"]),
         (["text-gpu", "--seconds", "5"], ["takes no '--seconds'", "--context"]),
-        (["text-gpu", "--rows", "0"], ["--rows", "0"]),
-        (["text-gpu", "--repeats", "0"], ["--repeats", "0"]),
         (["text-gpu", "--model", TEXT, "--against", "vllm"], ["vllm", "transformers"]),
         (["image-gpu", "--model", IMAGE, "--against", "vllm"], ["vllm", "diffusers"]),
-        (["text-gpu", "--model", IMAGE], ["one text model", "none"]),
-        (["image-gpu", "--model", TEXT], ["one media model", "none"]),
+        (["text-gpu", "--model", IMAGE], ["'--model'", "one text model and no media models", "text: none"]),
+        (["image-gpu", "--model", TEXT], ["'--model'", "no text models and one media model", "media: none"]),
+        (["text-gpu", "--model", TEXT, "--model", IMAGE], ["no media models", f"media: {IMAGE}"]),
+        (["image-gpu", "--model", TEXT, "--model", IMAGE], ["no text models", f"text: {TEXT}"]),
+        (["mixed-gpu", "--model", TEXT], ["one text model and one media model", "media: none"]),
+        (["serve-gpu", "--model", TEXT], ["one text model and one or more media models", "media: none"]),
+        (["text-gpu", "--model", TEXT, "--tokens", "1"], ["'--tokens': 1. The least is 3"]),
+        (["mixed-gpu", *PAIR, "--context", "8", "--tokens", "2"], ["'--tokens': 2. The least is 3"]),
+        (["serve-gpu", *PAIR, "--context", "8", "--tokens", "1"], ["'--tokens': 1. The least is 2"]),
+        (["serve-gpu", *PAIR, "--context", "8", "--rows", "257"], ["'--rows': 257. Allowed: 256 at most"]),
+        (["text-gpu", "--model", TEXT, "--context", "1000000"], ["'--context': 1000000. Allowed: ", TEXT]),
+        (["mixed-gpu", *PAIR, "--context", "1000000"], ["'--context': 1000000. Allowed: "]),
+        (["serve-gpu", *PAIR, "--context", "1000000"], ["'--context': 1000000. Allowed: "]),
+        (["soak-gpu", *PAIR, "--context", "1000000"], ["'--context': 1000000. Allowed: "]),
+        (["soak-gpu", *PAIR, "--context", "1"], ["'--context': 1. The least is 2"]),
+        (["image-gpu", "--model", IMAGE, "--size", "10x10"], ["'--size': 10x10"]),
+        (["soak-gpu", *PAIR, "--context", "8", "--size", "10x10"], ["'--size': 10x10"]),
         (["image-gpu", "--model", "dummy:nothing"], ["dummy:nothing", "dummy:flux-dev"]),
     ],
 )
-def test_mistakes_are_named(arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_named_before_anything_is_loaded(
+    arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(*_: object, **__: object) -> None:
+        raise AssertionError("a model is loaded")
+
+    monkeypatch.setattr("hemiola.api.compose.build", load)
+    monkeypatch.setattr("hemiola.api.bench.serve_gpu.running_server", load)
     assert main(["bench", *arguments]) == 2
     said = capsys.readouterr().err
     assert all(word in said for word in words), said
+
+
+@pytest.mark.parametrize("bench", [["text-gpu", "--model", TEXT], ["mixed-gpu", *PAIR]])
+def test_more_rows_than_can_decode_together_are_refused_before_there_are_prompts(
+    bench: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(*_: object) -> None:
+        raise AssertionError("prompts are built")
+
+    monkeypatch.setattr(f"hemiola.api.bench.{bench[0].replace('-', '_')}.fresh_prompts", build)
+    assert main(["bench", *bench, "--rows", "4096", "--context", "24", "--tokens", "8", "--repeats", "1"]) == 2
+    assert "'--rows': 4096. Allowed: 512 at most, of 32 tokens each" in capsys.readouterr().err
 
 
 def test_published_shapes_are_the_defaults() -> None:
