@@ -47,7 +47,8 @@ log = logging.getLogger(__name__)
 
 Sources = tuple[ModelSource, ...]
 
-_IDLE_QUANTA = 4
+# What is granted of tokens, in quanta of media: larger chunks of prompts cost less in all.
+_TOKEN_QUANTA, _IDLE_TOKEN_QUANTA = 2, 8
 _LANES: dict[Kind, LaneName] = {"language": "language", "diffusion": "media"}
 
 
@@ -232,7 +233,8 @@ def build(
     runners: list[Runner[Any]] = [*languages.values(), *pipelines.values()]
     limits = Limits(
         quantum_s=config.quantum_s,
-        idle_tokens_s=_IDLE_QUANTA * config.quantum_s,
+        tokens_s=_TOKEN_QUANTA * config.quantum_s,
+        idle_tokens_s=_IDLE_TOKEN_QUANTA * config.quantum_s,
         max_batch_tokens=config.max_batch_tokens,
     )
     scheduler = Scheduler(

@@ -146,7 +146,8 @@ class EngineConfig:
         max_frames: of a clip; likewise.
         activation_bytes: kept for activations on a GPU, for each lane; the arena gets what is left. On a CPU they come
             from the system as they are needed.
-        quantum_s: how long a step of media may run while text is ready to decode.
+        quantum_s: how long a step of media may run, since text may come meanwhile. A chunk of a prompt may make a
+            step of decodes twice as much longer.
         media_sm_share: of a GPU's SMs, what steps of media have while text is computed; 1.0 leaves it to priorities.
         prefix_cache: keep prompts' KV pages for later requests that begin alike.
         load_format: "auto" loads weights, "dummy" makes random ones of the right shapes.
@@ -275,7 +276,7 @@ def resolve(
         max_frames=config.max_frames,
         activations=activations,
         graph_bytes=graph_bytes,
-        quantum_s=value("quantum_s", (0.010 if is_gpu else 0.050, usual)),
+        quantum_s=value("quantum_s", (0.005 if is_gpu else 0.020, usual)),
         media_sm_share=config.media_sm_share,
         prefix_cache=config.prefix_cache,
         load_format=config.load_format,

@@ -52,12 +52,13 @@ class Limits:
     """What bounds a quantum.
 
     Fields:
-        quantum_s: of blocks always, since text may come; of tokens while anybody else waits for the lane.
-        idle_tokens_s: of tokens while nobody does.
+        quantum_s: of blocks, whoever waits, since text may come.
+        tokens_s, idle_tokens_s: of tokens, while anybody else waits for the lane and while nobody does.
         max_batch_tokens: in one step, whoever waits.
     """
 
     quantum_s: float = 0.05
+    tokens_s: float = 0.05
     idle_tokens_s: float = 0.2
     max_batch_tokens: int = 2048
 
@@ -213,8 +214,8 @@ class Deadline:
         return Whole()
 
     def _token_quantum(self, group: Group, is_alone: bool) -> Tokens:
-        """Rows with one token to do come first; longer ones make the step longer by a quantum at most: longer than
-        one of such rows alone, or than the shortest there was. What any step takes is no reason to make it smaller.
+        """Rows with one token to do come first; longer ones make the step longer by `tokens_s` at most: than one of
+        such rows alone, or than the shortest there was. What any step takes is no reason to make it smaller.
         """
         short = [s for s in group.states if s.cut.max == 1]
         if len(short) == len(group.states):
@@ -222,7 +223,7 @@ class Deadline:
         long = sorted((s for s in group.states if s.cut.max > 1), key=_urgency)
         group.states = short + long
         work = total_work(s.work for s in short)
-        limit_s = self._limits.idle_tokens_s if is_alone and not short else self._limits.quantum_s
+        limit_s = self._limits.idle_tokens_s if is_alone and not short else self._limits.tokens_s
         least_s = self._costs.least_seconds(self._use.key(long[0].cost_key))
         limit_s += max(least_s, self._seconds(short[0].cost_key, work)) if short else least_s
         tokens = 0

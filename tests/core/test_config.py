@@ -31,7 +31,7 @@ CALM = Environment()
 def test_on_a_cpu_all_is_filled_in_and_says_why() -> None:
     resolved = resolve(EngineConfig(), CPU, environment=CALM)
     assert (resolved.device, resolved.dtype, resolved.is_gpu) == ("cpu", "float32", False)
-    assert (resolved.threads, resolved.memory_bytes, resolved.quantum_s) == (7, CPU_ARENA_BYTES, 0.050)
+    assert (resolved.threads, resolved.memory_bytes, resolved.quantum_s) == (7, CPU_ARENA_BYTES, 0.020)
     lines = resolved.lines()
     assert "threads: 7 (auto: all of 8 cores but one)" in lines
     assert "memory_bytes: 512 MiB (default on a CPU)" in lines
@@ -46,7 +46,7 @@ def test_one_core_still_gives_one_thread() -> None:
 def test_on_a_gpu_the_arena_gets_what_weights_and_activations_leave() -> None:
     without = resolve(EngineConfig(), GPU, environment=CALM)
     with_weights = resolve(EngineConfig(), GPU, weight_bytes=16 * GIB, environment=CALM)
-    assert (without.device, without.dtype, without.quantum_s) == ("cuda:0", "bfloat16", 0.010)
+    assert (without.device, without.dtype, without.quantum_s) == ("cuda:0", "bfloat16", 0.005)
     assert without.memory_bytes - with_weights.memory_bytes == 16 * GIB
     assert with_weights.memory_bytes + 16 * GIB + sum(with_weights.activations.values()) < 80 * GIB
     assert "16,384 MiB for weights" in with_weights.notes["memory_bytes"]

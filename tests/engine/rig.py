@@ -77,6 +77,7 @@ class Rig:
             dtype="float32",
             prefix_cache=self.prefix_cache,
             max_batch_tokens=self.max_batch_tokens,
+            quantum_s=0.05,  # two blocks of the rig's
         )
         self.loads = compose.plan([f"{name}={models.folder(name)}" for name in self.names], config)
         with pytest.MonkeyPatch.context() as patch:

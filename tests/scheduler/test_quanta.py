@@ -10,7 +10,7 @@ from hemiola.core.step import Blocks, Quantum, Tokens, Work, blocks_work, total_
 from hemiola.scheduler.cost_model import ALONE, CostModel, LaneUse
 from hemiola.scheduler.policy import Deadline, Group, Limits
 
-LIMITS = Limits(quantum_s=0.010, idle_tokens_s=0.040, max_batch_tokens=8192)
+LIMITS = Limits(quantum_s=0.010, tokens_s=0.010, idle_tokens_s=0.040, max_batch_tokens=8192)
 BESIDE = LaneUse(0.6, is_shared=True)
 BLOCK = Work(rows=1, new_tokens=4608, attended_pairs=4608**2, blocks=1)
 SECONDS_PER_BLOCK = 0.0023
@@ -72,7 +72,7 @@ def test_what_every_step_takes_does_not_make_chunks_small(use: LaneUse) -> None:
 
 def test_chunks_are_shorter_while_others_wait_for_the_lane() -> None:
     chunk = granted(with_prefills(), [prompt(2048)], others=1)
-    assert prefill_s(Work(new_tokens=chunk.max)) == pytest.approx(0.012 + LIMITS.quantum_s, rel=0.1)
+    assert prefill_s(Work(new_tokens=chunk.max)) == pytest.approx(0.012 + LIMITS.tokens_s, rel=0.1)
 
 
 def test_a_chunk_makes_decodes_a_quantum_longer_than_the_shortest_step_with_a_chunk() -> None:
@@ -81,7 +81,7 @@ def test_a_chunk_makes_decodes_a_quantum_longer_than_the_shortest_step_with_a_ch
     for _ in range(3):
         costs.observe("decode", decode.work, 0.005)
     chunk = granted(costs, [decode, prompt(2048)])
-    assert prefill_s(Work(new_tokens=chunk.max)) == pytest.approx(0.012 + LIMITS.quantum_s, rel=0.1)
+    assert prefill_s(Work(new_tokens=chunk.max)) == pytest.approx(0.012 + LIMITS.tokens_s, rel=0.1)
 
 
 @pytest.mark.parametrize("num_rows", [1, 3])

@@ -106,7 +106,7 @@ def test_text_without_end_does_not_starve_media() -> None:
 
 
 def test_a_long_prompt_does_not_hold_up_tokens_of_others() -> None:
-    simulation = Simulation("deadline", Limits(quantum_s=0.1))
+    simulation = Simulation("deadline", Limits(tokens_s=0.1))
     simulation.run([text("chat", tokens=100), text("long", 0.2, prompt=8000, tokens=2)])
     chat = token_times(simulation, "chat")
     assert max(b - a for a, b in pairwise(chat[3:])) < 0.15
