@@ -7,6 +7,8 @@ taking turns.
 import random
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import mean, median
 from typing import Any
 
 from hemiola.core.config import MEDIA_SM_SHARE
@@ -51,13 +53,15 @@ def run(
         alone = _denoise_alone(engine, size)
         for num_rows in rows:
             rounds = [_round(engine, num_rows, context, tokens, size, rng) for _ in range(repeats)]
-            solo, both, speeds = _joined(rounds)
-            images = sum(speed for _, _, speed, _ in rounds) / repeats / alone
+            solo, both = (_joined(side) for side in zip(*((each.solo, each.both) for each in rounds), strict=True))
+            images = mean(each.blocks_per_s for each in rounds) / alone
             text = both.tokens_per_s / solo.tokens_per_s
             slower, total = TARGETS.get(num_rows, (None, None)) if config.is_gpu else (None, None)
             shape = f"{num_rows} rows x {context}"
             solo_p99 = percentile(solo.gaps_ms, 0.99)
+            first_ms, solo_first_ms = (median(side) for side in zip(*(each.first_ms for each in rounds), strict=True))
             scenarios += [
+                cost(f"a fresh prompt's first token beside images, {context}", first_ms, "ms", solo_first_ms, None),
                 cost(
                     f"between tokens, p50 beside images, {shape}",
                     percentile(both.gaps_ms, 0.5),
@@ -77,35 +81,44 @@ def run(
                 rate(f"  sum of both, {shape}", text + images, "", 1.0, total),
             ]
             if config.is_gpu:
-                notes += [f"{shape}: {line}" for line in speeds]
+                notes += [f"{shape}: {line}" for line in rounds[-1].timeline]
     notes.append(f"images beside text on {share:.2f} of the SMs" if config.is_gpu else NO_SHARES)
     notes.append(f"images alone: {alone:,.1f} blocks/s")
     return Report("mixed-gpu", machine_name(), config.dtype, threads, tuple(scenarios), tuple(notes))
 
 
-Round = tuple[Decoding, Decoding, float, list[str]]
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """Fields:
+    solo, both: decoding alone, and beside a picture.
+    blocks_per_s: of the picture, meanwhile.
+    first_ms: until the first token of one fresh prompt, beside the picture and alone.
+    timeline: when shares of the SMs changed.
+    """
+
+    solo: Decoding
+    both: Decoding
+    blocks_per_s: float
+    first_ms: tuple[float, float]
+    timeline: list[str]
 
 
-def _joined(rounds: Sequence[Round]) -> tuple[Decoding, Decoding, list[str]]:
-    """All rounds' gaps, mean speeds, and what the last round's trace says of shares."""
-    sides = []
-    for side in (0, 1):
-        found: list[Any] = [each[side] for each in rounds]
-        gaps = tuple(gap for each in found for gap in each.gaps_ms)
-        sides.append(Decoding(gaps, sum(each.tokens_per_s for each in found) / len(found), found[-1].window))
-    return sides[0], sides[1], rounds[-1][3]
+def _joined(rounds: Sequence[Decoding]) -> Decoding:
+    """All rounds' gaps, and their mean speed."""
+    gaps = tuple(gap for each in rounds for gap in each.gaps_ms)
+    return Decoding(gaps, mean(each.tokens_per_s for each in rounds), rounds[-1].window)
 
 
-def _round(engine: TimedEngine, rows: int, context: int, tokens: int, size: str | None, rng: random.Random) -> Round:
-    """Text alone, then beside a picture; with the picture's blocks per second meanwhile, and the shares of SMs."""
+def _round(engine: TimedEngine, rows: int, context: int, tokens: int, size: str | None, rng: random.Random) -> _Round:
+    """Text alone, then beside a picture."""
+    first_alone_ms = _first_ms(engine, context, rng)
     prompts = fresh_prompts(engine, rows, context, rng)
     prefill(engine, prompts)
     solo = decode(engine, prompts, tokens)
     picture = _start_picture(engine, size, _MANY_STEPS)
     _wait_for_steps(engine, picture, 2)
+    first_ms = _first_ms(engine, context, rng)
     both = decode(engine, prompts, tokens)
-    if picture.is_done:
-        raise _ended_early(picture)
     after = len(engine.denoise_times[picture.request_ids[0]])
     _wait_for_steps(engine, picture, after + _AFTER_TEXT_STEPS)
     picture.cancel()
@@ -113,7 +126,11 @@ def _round(engine: TimedEngine, rows: int, context: int, tokens: int, size: str 
         time.sleep(0.001)
     name = engine.media().name
     timeline = share_timeline(engine.trace, name, engine.text().name, (both.window[0], engine_clock()))
-    return solo, both, blocks_per_s(engine.trace, both.window, name), timeline
+    return _Round(solo, both, blocks_per_s(engine.trace, both.window, name), (first_ms, first_alone_ms), timeline)
+
+
+def _first_ms(engine: TimedEngine, context: int, rng: random.Random) -> float:
+    return context / prefill(engine, fresh_prompts(engine, 1, context, rng)) * 1e3
 
 
 def _denoise_alone(engine: TimedEngine, size: str | None) -> float:
