@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from .errors import InvalidRequest
 
 _SHOWN_LEN = 60
-_NAMES = {str: "a string", bool: "True or False", int: "a whole number", float: "a number"}
+_NAMES = {str: "a string", bool: "True or False", int: "a whole number", float: "a number", NoneType: "None"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,13 @@ def _kinds_of(settings: type) -> dict[str, tuple[Any, ...]]:
 
 
 def _is(value: Any, kind: Any, within: Bounds | None) -> bool:
-    if get_origin(kind) is Literal:
+    made_of = get_origin(kind)
+    if made_of is Literal:
         return isinstance(value, str) and value in get_args(kind)
+    if made_of is tuple:  # of any length
+        return isinstance(value, tuple) and all(isinstance(each, get_args(kind)[0]) for each in value)
+    if made_of is not None:
+        return isinstance(value, made_of)
     if kind not in (int, float):
         return isinstance(value, kind)
     numbers = int if kind is int else (int, float)
@@ -80,9 +85,11 @@ def _is(value: Any, kind: Any, within: Bounds | None) -> bool:
 def _words(kind: Any, within: Bounds | None) -> str:
     if get_origin(kind) is Literal:
         return ", ".join(repr(word) for word in get_args(kind))
-    if kind is NoneType:
-        return "None"
-    return number_words(kind, within) if kind in (int, float) else _NAMES[kind]
+    if get_origin(kind) is tuple:
+        return f"a tuple, each of it {_NAMES[get_args(kind)[0]]}"
+    if kind in (int, float):
+        return number_words(kind, within)
+    return _NAMES.get(kind) or f"a {(get_origin(kind) or kind).__name__}"
 
 
 def number_words(kind: type[int] | type[float], within: Bounds | None) -> str:

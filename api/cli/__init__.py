@@ -59,13 +59,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _as_typed(error: HemiolaError, parser: argparse.ArgumentParser) -> str:
     """The message with fields called as they are on the command line: '--steps' for 'num_inference_steps'."""
     message = error.message
-    if isinstance(error, InvalidRequest):
-        for action in parser._actions:
-            for option in action.option_strings[-1:]:
-                for name in {action.dest, option.lstrip("-").replace("-", "_")}:
-                    # Other fields than the one at fault are named as hints; a plain word may as well be a value.
-                    if name == error.param or "_" in name:
-                        message = message.replace(f"'{name}'", f"'{option}'")
+    param = error.param if isinstance(error, InvalidRequest) else None
+    for action in parser._actions:
+        for option in action.option_strings[-1:]:
+            for name in {action.dest, option.lstrip("-").replace("-", "_")}:
+                # What comes from the engine's process has its words alone. Other fields than the one at fault are
+                # named as hints, but a plain word may as well be a value.
+                if name == param or f"Invalid '{name}'" in message or "_" in name:
+                    message = message.replace(f"'{name}'", f"'{option}'")
     return message
 
 

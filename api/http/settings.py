@@ -5,7 +5,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from hemiola.core.bounds import Bounds, check_fields
+
 from ..jobs.limits import JobLimits
+
+_DAY_S = 86_400
+BOUNDS = {
+    "max_body_bytes": Bounds(1, 1 << 40),
+    "max_json_bytes": Bounds(1, 1 << 40),
+    "keep_alive_s": Bounds(0, _DAY_S, is_open=True),
+    "first_event_s": Bounds(0, _DAY_S),
+    "retry_after_s": Bounds(1, _DAY_S),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +38,9 @@ class Settings:
         retry_after_s: told to clients that come when the server is full.
         data_dir: where pictures and clips are kept.
         jobs: how many of them, and for how long.
+
+    Raises:
+        InvalidRequest: a field is of another type or out of its bounds.
     """
 
     api_keys: tuple[str, ...] = ()
@@ -42,3 +56,6 @@ class Settings:
     retry_after_s: int = 2
     data_dir: Path = field(default_factory=lambda: Path("~/.local/share/hemiola").expanduser())
     jobs: JobLimits = field(default_factory=JobLimits)
+
+    def __post_init__(self) -> None:
+        check_fields(self, BOUNDS)

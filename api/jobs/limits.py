@@ -2,9 +2,19 @@
 
 from dataclasses import dataclass
 
-from hemiola.core.errors import InvalidRequest
+from hemiola.core.bounds import Bounds, check_fields
 
 HOUR_S = 3600.0
+_CENTURY_S = 100 * 366 * 24 * HOUR_S
+BOUNDS = {
+    "keep_videos_s": Bounds(1, _CENTURY_S),
+    "keep_pictures_s": Bounds(HOUR_S, _CENTURY_S),
+    "max_bytes": Bounds(0, 1 << 60),
+    "max_videos": Bounds(0, 1 << 40),
+    "max_pictures": Bounds(0, 1 << 40),
+    "max_running": Bounds(1, 1 << 20),
+    "max_attempts": Bounds(1, 1 << 20),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +41,4 @@ class JobLimits:
     max_attempts: int = 2
 
     def __post_init__(self) -> None:
-        for name, least in (("keep_videos_s", 1), ("keep_pictures_s", HOUR_S), ("max_running", 1), ("max_attempts", 1)):
-            if getattr(self, name) < least:
-                raise InvalidRequest(name, f"Invalid '{name}': {getattr(self, name)}. The least is {least:g}.")
+        check_fields(self, BOUNDS)

@@ -1,6 +1,8 @@
 """What an engine is made of is checked before any model is looked at: models' names, options and their values."""
 
+import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,7 +10,12 @@ import pytest
 from hemiola.api import compose
 from hemiola.api.engine import Engine
 from hemiola.api.engine_process import sized
+from hemiola.api.http.settings import BOUNDS as SETTINGS_BOUNDS
+from hemiola.api.http.settings import Settings
+from hemiola.api.jobs.limits import BOUNDS as JOB_BOUNDS
+from hemiola.api.jobs.limits import JobLimits
 from hemiola.api.served import ServedEngine
+from hemiola.core.bounds import Bounds, number_fields
 from hemiola.core.config import EngineConfig
 from hemiola.core.errors import EngineDied, InvalidRequest
 
@@ -74,6 +81,43 @@ def test_a_model_is_a_name_or_a_path(make: Callable[..., object], model: object)
 def test_the_fronts_own_options_are_checked_as_well(options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidRequest, match=f"Invalid {words}"):
         ServedEngine(TINY, **options)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (partial(Settings, api_keys="secret"), "'api_keys': 'secret'. Allowed: a tuple, each of it a string."),
+        (partial(Settings, admin_keys=(1,)), "'admin_keys': (1,). "),
+        (partial(Settings, aliases=["gpt"]), "'aliases': ['gpt']. Allowed: a Mapping."),
+        (partial(Settings, strict_params="no"), "'strict_params': 'no'. Allowed: True or False."),
+        (
+            partial(Settings, reasoning_field="thoughts"),
+            "'reasoning_field': 'thoughts'. Allowed: 'reasoning_content', ",
+        ),
+        (partial(Settings, max_body_bytes=10**30), "'max_body_bytes': 1000"),
+        (
+            partial(Settings, keep_alive_s=math.nan),
+            "'keep_alive_s': nan. Allowed: a number above 0 and at most 86,400.",
+        ),
+        (partial(Settings, retry_after_s=1.5), "'retry_after_s': 1.5. Allowed: a whole number from 1 to 86,400."),
+        (partial(Settings, data_dir=None), "'data_dir': None. Allowed: a Path."),
+        (partial(Settings, jobs=5), "'jobs': 5. Allowed: a JobLimits."),
+        (partial(JobLimits, keep_videos_s=math.nan), "'keep_videos_s': nan. Allowed: a number from 1 to "),
+        (partial(JobLimits, keep_pictures_s=60), "'keep_pictures_s': 60. Allowed: a number from 3,600.0 to "),
+        (partial(JobLimits, max_running=0), "'max_running': 0. Allowed: a whole number from 1 to "),
+        (partial(JobLimits, max_bytes="1"), "'max_bytes': '1'. Allowed: a whole number from 0 to "),
+    ],
+)
+def test_a_servers_settings_are_checked_in_the_same_way(settings: Callable[[], object], words: str) -> None:
+    """A string of keys was a key for each of its letters."""
+    with pytest.raises(InvalidRequest) as caught:
+        settings()
+    assert caught.value.message.startswith(f"Invalid {words}")
+
+
+@pytest.mark.parametrize(("kind", "bounds"), [(Settings, SETTINGS_BOUNDS), (JobLimits, JOB_BOUNDS)])
+def test_all_numbers_of_a_server_have_bounds(kind: type, bounds: dict[str, Bounds]) -> None:
+    assert set(bounds) == number_fields(kind)
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "tpu", "tpu:1", "cuda:x"])

@@ -319,6 +319,15 @@ def test_mistakes_are_told_before_anything_starts(tmp_path: Path, capsys: pytest
     assert "nowhere" in says([chat, "--host", "nowhere.invalid", "--port", "0"], capsys)
 
 
+@pytest.mark.parametrize(("option", "value"), [("--device", "tpu"), ("--policy", "chaos")])
+def test_what_the_engines_process_refuses_is_told_by_its_option(
+    option: str, value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chat = f"chat={models.folder('chat')}"
+    said = says([chat, "--port", "0", "--data-dir", str(tmp_path), option, value], capsys)
+    assert said.startswith(f"hemiola serve: Invalid '{option}': '{value}'. Allowed: ")
+
+
 def test_a_broken_model_ends_the_command(tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.mkdir()
