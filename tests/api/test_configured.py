@@ -90,12 +90,14 @@ def test_the_fronts_own_options_are_checked_as_well(options: dict[str, Any], wor
         (Settings, {"aliases": ["gpt"]}, "'aliases': ['gpt']. Allowed: a Mapping."),
         (Settings, {"strict_params": "no"}, "'strict_params': 'no'. Allowed: True or False."),
         (
-            partial(Settings, reasoning_field="thoughts"),
+            Settings,
+            {"reasoning_field": "thoughts"},
             "'reasoning_field': 'thoughts'. Allowed: 'reasoning_content', ",
         ),
         (Settings, {"max_body_bytes": 10**30}, "'max_body_bytes': 1000"),
         (
-            partial(Settings, keep_alive_s=math.nan),
+            Settings,
+            {"keep_alive_s": math.nan},
             "'keep_alive_s': nan. Allowed: a number above 0 and at most 86,400.",
         ),
         (Settings, {"retry_after_s": 1.5}, "'retry_after_s': 1.5. Allowed: a whole number from 1 to 86,400."),
