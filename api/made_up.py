@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from hemiola.core.errors import UnsupportedModel
+from hemiola.core.errors import CorruptWeights, UnsupportedModel
 from hemiola.core.hub import ModelSource, WeightSummary, made_up_weights
 from hemiola.core.hub.source import read_json
+from hemiola.llm.loading import one_line
 
 
 def count_params(source: ModelSource) -> WeightSummary:
@@ -20,6 +21,7 @@ def count_params(source: ModelSource) -> WeightSummary:
 
     Raises:
         UnsupportedModel: a part is of a class that its library does not have, or the model is no folder of configs.
+        CorruptWeights: a config has a field that the library makes no model of.
     """
     if source.path.is_file():
         raise UnsupportedModel(f"{source.path} has no config.json from which random weights could be made.")
@@ -29,21 +31,22 @@ def count_params(source: ModelSource) -> WeightSummary:
 def params_by_part(source: ModelSource) -> dict[str, int]:
     """The same by part: `model` for a language model."""
     if source.kind == "language":
-        return {"model": _count(AutoModelForCausalLM.from_config, _language_config(source.path))}
+        config = _language_config(source.path)
+        return {"model": _count(source.path, AutoModelForCausalLM.from_config, config)}
     found = {}
     for name, library, class_name in source.components:
         folder = source.path / name
         is_shared = source.shared_encoder is not None and name == "text_encoder"
         if (folder / "config.json").is_file() and not is_shared:
-            found[name] = _count(*_part(folder, library, class_name))
+            found[name] = _count(folder, *_part(folder, library, class_name))
     return found
 
 
 def _language_config(folder: Path) -> Any:
     try:
         return AutoConfig.from_pretrained(folder, local_files_only=True)
-    except (ValueError, KeyError) as error:
-        raise UnsupportedModel(f"{folder}: {str(error).strip().partition(chr(10))[0]}") from error
+    except Exception as error:  # of a wrong field the library raises kinds of its own
+        raise UnsupportedModel(f"{folder / 'config.json'}: {one_line(error)}") from error
 
 
 def _part(folder: Path, library: str, class_name: str) -> tuple[Any, Any]:
@@ -54,13 +57,16 @@ def _part(folder: Path, library: str, class_name: str) -> tuple[Any, Any]:
     config = read_json(folder / "config.json")
     if library == "diffusers":
         return made.from_config, config
-    return made, made.config_class.from_dict(config)
+    return lambda given: made(made.config_class.from_dict(given)), config
 
 
 _LIBRARIES = frozenset({"diffusers", "transformers"})
 
 
-def _count(make: Any, config: Any) -> int:
-    with torch.device("meta"):
-        module = make(config)
+def _count(folder: Path, make: Any, config: Any) -> int:
+    try:
+        with torch.device("meta"):
+            module = make(config)
+    except Exception as error:  # whatever the libraries raise for fields that are wrong
+        raise CorruptWeights(f"No model can be made of {folder / 'config.json'}: {one_line(error)}") from error
     return sum(parameter.numel() for parameter in module.parameters())

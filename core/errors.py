@@ -73,14 +73,16 @@ class CannotFit(HemiolaError):
     Args:
         what: who needs them, for people.
         bytes_needed, bytes_available: both in bytes.
+        hint: a sentence on what would help.
     """
 
     code = "insufficient_memory"
 
-    def __init__(self, what: str, bytes_needed: int, bytes_available: int) -> None:
+    def __init__(self, what: str, bytes_needed: int, bytes_available: int, hint: str = "") -> None:
         unit, size = ("MiB", 2**20) if bytes_needed >= 10 * 2**20 else ("KiB", 2**10)
         needed, available = (f"{nbytes / size:.1f} {unit}" for nbytes in (bytes_needed, bytes_available))
-        super().__init__(f"{what} needs {needed}, but {available} can be had at most.")
+        text = f"{what} needs {needed}, but {available} can be had at most."
+        super().__init__(f"{text} {hint}" if hint else text)
         self.bytes_needed = bytes_needed
         self.bytes_available = bytes_available
 

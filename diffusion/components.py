@@ -53,7 +53,7 @@ class Components:
         folder, dtype = self._files.component(name), self._dtype_of(name)
         with _quiet():
             is_dummy = self._load_format == "dummy"
-            module = self._made_up(made, name, dtype) if is_dummy else self._read(made, folder, dtype)
+            module = self._made_up_or_refused(made, name, dtype) if is_dummy else self._read(made, folder, dtype)
         return module.to(self.device).eval().requires_grad_(False)
 
     def _dtype_of(self, name: str) -> torch.dtype:
@@ -84,6 +84,15 @@ class Components:
                 shown = ", ".join(str(key) for key in found[:3])
                 raise CorruptWeights(f"{folder}: {len(found)} {problem.replace('_', ' ')}, such as {shown}.")
         return module  # type: ignore[no-any-return]
+
+    def _made_up_or_refused(self, made: Any, name: str, dtype: torch.dtype) -> nn.Module:
+        try:
+            return self._made_up(made, name, dtype)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # whatever the libraries raise for fields that are wrong
+            folder, said = self._files.component(name), " ".join(str(error).split())
+            raise CorruptWeights(f"{folder / 'config.json'} gives no {made.__name__}: {said}") from error
 
     def _made_up(self, made: Any, name: str, dtype: torch.dtype) -> nn.Module:
         config = dict(self._files.config(name))

@@ -118,6 +118,18 @@ class DiffusionRunner:
 
     # Coming and going
 
+    def _too_large(self, request: MediaRequest, nbytes: int) -> CannotFit:
+        """Also where nothing was said of a size, and the model's own is meant."""
+        is_clip = self.edge.kind == "video"
+        what = f"A clip of {request.num_frames} frames of" if is_clip else "A picture of"
+        lower = "'size' or 'num_frames'" if is_clip else "'size'"
+        return CannotFit(
+            f"{what} {request.width}x{request.height} pixels by '{self.model}'",
+            nbytes,
+            self._arena.nbytes,
+            f"Lower {lower}, or raise the engine's 'memory_bytes'.",
+        )
+
     def admit(self, request: Request) -> DiffusionState | Refused | Shortfall:
         if not isinstance(request, MediaRequest):
             kind = self.edge.kind
@@ -128,7 +140,7 @@ class DiffusionRunner:
         job = make_job(request, self.family, self.model, self._steps_of)
         for need in job.needs:
             if not self._arena.could_ever_lease(need):
-                return Refused(CannotFit(f"'{request.id}'", sum(need.general), self._arena.nbytes))
+                return Refused(self._too_large(request, sum(need.general)))
         for need in job.needs:
             if not self._arena.can_lease(need):
                 return Shortfall(sum(need.general))

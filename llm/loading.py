@@ -54,7 +54,7 @@ def load_model(
     reason = "asked for" if choices.get("model") == "transformers" else _why_not_own(config)
     log.info("model: %s -> %s", config.model_type, f"transformers ({reason})" if reason else "own decoder")
     if reason is None:
-        decoder = _own_config(config)(config)
+        decoder = _own_shape(config)
         weights = _open_weights(folder, dtype, device)
         kernels = DecoderKernels.resolve(Target.of(device, dtype), choices)
         return Decoder(decoder, weights, kernels, dtype=dtype, has_head=has_head)
@@ -64,8 +64,8 @@ def load_model(
 def _read_config(folder: Path) -> Any:
     try:
         return AutoConfig.from_pretrained(folder, local_files_only=True)
-    except (ValueError, KeyError) as error:
-        raise UnsupportedModel(f"{folder}: {_first_line(error)} {supported()}") from error
+    except Exception as error:  # of a wrong field the library raises kinds of its own
+        raise UnsupportedModel(f"{folder / 'config.json'}: {one_line(error)} {supported()}") from error
 
 
 def supported() -> str:
@@ -80,6 +80,14 @@ def _own_config(config: Any) -> Callable[[Any], DecoderConfig]:
     module, _, function = MODELS[config.model_type].partition(":")
     build: Callable[[Any], DecoderConfig] = getattr(importlib.import_module(module), function)
     return build
+
+
+def _own_shape(config: Any) -> DecoderConfig:
+    try:
+        return _own_config(config)(config)
+    except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:
+        said = f"{type(error).__name__}: {one_line(error)}"
+        raise UnsupportedModel(f"The config of '{config.model_type}' cannot be read. {said}") from error
 
 
 def _why_not_own(config: Any) -> str | None:
@@ -114,14 +122,15 @@ def _load_generic(
                 names = sorted(found["missing_keys"])
                 raise CorruptWeights(f"{folder}: {len(names)} tensors are in no weight file, {names[0]} the first.")
     except (SafetensorError, RuntimeError) as error:
-        raise CorruptWeights(f"{folder} cannot be loaded: {_first_line(error)}") from error
+        raise CorruptWeights(f"{folder} cannot be loaded: {one_line(error)}") from error
     except ValueError as error:
-        raise UnsupportedModel(f"'{config.model_type}': {_first_line(error)} {supported()}") from error
+        raise UnsupportedModel(f"'{config.model_type}': {one_line(error)} {supported()}") from error
     return TransformersDecoder(model.to(device), has_head=has_head)
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
+def one_line(error: Exception) -> str:
+    """What a library says of a mistake: the first paragraph, in one line, for the field may be in the second one."""
+    return " ".join(str(error).strip().partition("\n\n")[0].split()) or type(error).__name__
 
 
 def has_language_head(source: Path | Any) -> bool:

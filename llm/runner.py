@@ -199,7 +199,12 @@ class LanguageRunner:
             return InvalidRequest("prompt", f"Invalid 'prompt': token ids of '{self.model}' lie in [0, {vocab_size}).")
         num_pages = self._kv.pages_for(min(len(ids) + request.sampling.max_tokens, max_len))
         if not self._kv.could_ever_take(num_pages):
-            return CannotFit(f"'{request.id}'", num_pages * self._kv.page_bytes, self._kv.arena.nbytes)
+            return CannotFit(
+                f"A prompt of {len(ids)} tokens with {request.sampling.max_tokens} more",
+                num_pages * self._kv.page_bytes,
+                self._kv.arena.nbytes,
+                "Lower 'max_tokens', or raise the engine's 'memory_bytes'.",
+            )
         return None
 
     def _still_prefilling(self) -> Iterable[LanguageState]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from ..core.errors import ModelNotFound
+from ..core.errors import CorruptWeights, ModelNotFound
 
 
 class TextTokenizer:
@@ -19,6 +19,7 @@ class TextTokenizer:
 
     Fields:
         vocab_size: ids lie below it; models may have more rows than that.
+        num_own_tokens: without those that were added, of which a model may lack some.
         is_byte_level: every token stands for bytes of UTF-8, so that text is the bytes of the tokens in a row.
     """
 
@@ -26,6 +27,7 @@ class TextTokenizer:
         self._tokenizer = _load(folder)
         self.vocab_size: int = self._tokenizer.get_vocab_size(with_added_tokens=True)
         decoder = self._tokenizer.decoder
+        self.num_own_tokens: int = self._tokenizer.get_vocab_size(with_added_tokens=False)
         self.is_byte_level = decoder is not None and json.loads(decoder.__getstate__()).get("type") == "ByteLevel"
         added = self._tokenizer.get_added_tokens_decoder()
         self.special_ids = frozenset(id for id, token in added.items() if token.special)
@@ -56,11 +58,20 @@ class TextTokenizer:
 
 
 def _load(folder: Path) -> Any:
-    if (folder / "tokenizer.json").is_file():
-        return Tokenizer.from_file(str(folder / "tokenizer.json"))
+    path = folder / "tokenizer.json"
+    if path.is_file():
+        try:
+            return Tokenizer.from_file(str(path))
+        except Exception as error:  # the library has no kind of its own
+            raise CorruptWeights(f"{path} cannot be read: {error}") from error
     # An old format: converting it needs a library that is slow to import, so not at the top of the file.
     auto = importlib.import_module("transformers").AutoTokenizer
     try:
         return auto.from_pretrained(folder, local_files_only=True).backend_tokenizer
-    except (OSError, ValueError, AttributeError) as error:
-        raise ModelNotFound(f"{folder} has no tokenizer that can be read (tokenizer.json): {error}") from error
+    except (OSError, ValueError, AttributeError, ImportError) as error:
+        old = next((name for name in ("tokenizer.model", "spiece.model") if (folder / name).is_file()), None)
+        there = f"{old} is there, which takes the packages 'sentencepiece' and 'protobuf' to read. " if old else ""
+        raise ModelNotFound(
+            f"{folder} has no tokenizer that can be read: looked for tokenizer.json. {there}"
+            'Put one there, or say in hemiola.json whose it uses: {"tokenizer": {"shares": MODEL}}.'
+        ) from error

@@ -58,7 +58,7 @@ _PLAIN = {
     )
 }
 _BY_STATUS: dict[int, type[HemiolaError]] = {404: HemiolaError, 408: NoAnswer, 429: Overloaded, 503: Overloaded}
-_CANNOT_FIT = re.compile(r"(.*) needs ([\d.]+) (KiB|MiB), but ([\d.]+) \3 can be had at most\.", re.DOTALL)
+_CANNOT_FIT = re.compile(r"(.*) needs ([\d.]+) (KiB|MiB), but ([\d.]+) \3 can be had at most\.(?: (.+))?", re.DOTALL)
 _UNITS = {"KiB": 2**10, "MiB": 2**20}
 
 
@@ -71,8 +71,9 @@ def error_of(told: object, status: int) -> HemiolaError:
     if code in _PLAIN:
         return _PLAIN[code](message)
     if code == CannotFit.code and (match := _CANNOT_FIT.fullmatch(message)):
-        what, needed, unit, available = match.groups()
-        return CannotFit(what, *(round(float(each) * _UNITS[unit]) for each in (needed, available)))
+        what, needed, unit, available, hint = match.groups()
+        num_needed, num_available = (round(float(each) * _UNITS[unit]) for each in (needed, available))
+        return CannotFit(what, num_needed, num_available, hint or "")
     if code == ContextTooLong.code:
         return ContextTooLong(str(param or "prompt"), message)
     if status in _BY_STATUS:

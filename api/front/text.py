@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from hemiola.core.errors import ContextTooLong, InvalidRequest
+from hemiola.core.errors import ContextTooLong, CorruptWeights, InvalidRequest
 from hemiola.core.events import Event, Finished, FinishReason, Token
 from hemiola.core.request import Sampling, TextRequest
 from hemiola.llm.chat_template import ChatTemplate
@@ -39,6 +39,9 @@ class TextFront:
         name: what it is served as.
         folder: the model's.
         tokenizer_folder: where tokenizer and chat template are, if they are another model's.
+
+    Raises:
+        ModelNotFound, CorruptWeights: there is no tokenizer that can be read, or it is none of this model's.
     """
 
     kind = "text"
@@ -50,6 +53,12 @@ class TextFront:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         self.context_len: int = config.get("text_config", config).get("max_position_embeddings", 2048)
         self._generation = _generation_config(folder, config)
+        vocab_size = config.get("text_config", config).get("vocab_size")
+        if isinstance(vocab_size, int) and self.tokenizer.num_own_tokens > vocab_size:
+            raise CorruptWeights(
+                f"{folder / 'config.json'}: vocab_size is {vocab_size}, but the tokenizer has "
+                f"{self.tokenizer.num_own_tokens} tokens."
+            )
 
     def chat_requests(
         self,

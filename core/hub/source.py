@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from ..config import LoadFormat
 from ..errors import CorruptWeights, ModelNotFound, UnsupportedModel
+from .numbers import check_numbers
 
 Kind = Literal["language", "diffusion"]
 Origin = Literal["demo", "shape", "folder", "hub"]
@@ -69,7 +70,7 @@ def inspect(path: Path, name: str, origin: Origin) -> ModelSource:
     Raises:
         ModelNotFound: nothing there says that it is a model.
         UnsupportedModel: it is part of a model only.
-        CorruptWeights: one of its JSON files cannot be read or lacks what it must have.
+        CorruptWeights: one of its JSON files cannot be read, lacks what it must have, or has numbers that no model has.
     """
     if path.is_file():
         if path.suffix != ".gguf":
@@ -151,6 +152,7 @@ def declared_encoder(path: Path, declaration: Mapping[str, Any]) -> SharedEncode
 
 def _language_architecture(path: Path) -> str:
     config = read_json(path)
+    check_numbers(path, config)
     architectures = config.get("architectures")
     if isinstance(architectures, list) and architectures:
         return str(architectures[0])

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -212,8 +213,8 @@ def test_requests_that_can_never_fit_are_refused_at_once_with_numbers() -> None:
     ):
         final = refusal(rig, request)
         assert final.code == "insufficient_memory"
-        (needed, available) = [float(word) for word in final.message.split() if word.replace(".", "").isdigit()]
-        assert needed > available == 9 * SPAN / 2**10
+        found = re.search(r" needs ([\d.]+) KiB, but ([\d.]+) KiB can be had at most\. ", final.message)
+        assert found is not None and float(found[1]) > float(found[2]) == 9 * SPAN / 2**10
     rig.run_until(lambda: rig.scheduler.is_idle)
     rig.assert_as_alone(small)
     rig.assert_nothing_is_held()
@@ -232,6 +233,19 @@ def test_the_runners_do_not_rely_on_the_edge() -> None:
     assert refusal(rig, replaced(picture("prompt"), token_ids=ids)).code == "context_length_exceeded"
     assert "'token_ids'" in refusal(rig, replaced(picture("none"), token_ids={})).message
     rig.assert_nothing_is_held()
+
+
+def test_what_is_too_large_for_the_arena_is_described_and_what_would_help() -> None:
+    """It was told of a request's id, which nobody had chosen."""
+    rig = Rig(memory_bytes=128 << 10, host_bytes=0, max_batch_tokens=32)
+    for asked, said in (
+        (picture("some-1", size=(64, 128)), ("A picture of 64x128 pixels by 'own' needs", "Lower 'size', or raise")),
+        (picture("some-2", model="clip", size=(64, 64)), ("A clip of 5 frames of 64x64", "'size' or 'num_frames', or")),
+        (chat("some-3", prompt_ids(40), 400), ("A prompt of 40 tokens with 400 more needs", "Lower 'max_tokens', or")),
+    ):
+        message = refusal(rig, asked).message
+        assert asked.id not in message and all(part in message for part in said), message
+        assert message.endswith("raise the engine's 'memory_bytes'.")
 
 
 def test_a_prompt_that_the_shared_encoder_cannot_take_fails_that_picture_alone() -> None:

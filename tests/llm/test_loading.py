@@ -16,6 +16,7 @@ from hemiola.core.errors import (
     CorruptWeights,
     HemiolaError,
     InvalidRequest,
+    ModelNotFound,
     UnsupportedModel,
 )
 from hemiola.core.memory import Arena
@@ -26,6 +27,7 @@ from hemiola.llm.loading import load_model
 from hemiola.llm.models.base import LanguageModel
 from hemiola.llm.models.decoder import Decoder
 from hemiola.llm.models.transformers_decoder import TransformersDecoder
+from hemiola.llm.tokenizer import TextTokenizer
 from hemiola.tests import tiny_language as tiny
 from hemiola.tests.llm.driver import Driver, MakeRunner, ask
 
@@ -184,3 +186,21 @@ def test_what_cannot_fit_alone_is_refused_and_what_only_has_to_wait_is_not(make_
         "qwen3", tiny.token_ids(200, seed=2), 8
     )
     runner.kv_cache.arena.ledger.check()
+
+
+@pytest.mark.parametrize("old", [None, "tokenizer.model"])
+def test_a_model_without_a_tokenizer_that_can_be_read_says_what_to_do(tmp_path: Path, old: str | None) -> None:
+    """It ended in another library's advice to install something."""
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "architectures": ["LlamaForCausalLM"]}))
+    if old is not None:
+        (tmp_path / old).write_bytes(b"no model")
+    with pytest.raises(ModelNotFound, match=r"no tokenizer that can be read: looked for tokenizer\.json\.") as refused:
+        TextTokenizer(tmp_path)
+    assert refused.value.message.endswith('{"tokenizer": {"shares": MODEL}}.') and "\n" not in refused.value.message
+    assert (old is not None) is ("tokenizer.model is there" in refused.value.message)
+
+
+def test_a_broken_tokenizer_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(CorruptWeights, match=r"tokenizer\.json cannot be read"):
+        TextTokenizer(tmp_path)

@@ -147,8 +147,9 @@ def test_frames_do_not_depend_on_how_bytes_were_cut(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [2**10, 2**20])
-def test_bytes_that_cannot_be_had_are_told_as_numbers(size: int) -> None:
-    message = CannotFit("A clip", 30 * size, 10 * size).message
+@pytest.mark.parametrize("hint", ["", "Lower 'size'."])
+def test_bytes_that_cannot_be_had_are_told_as_numbers(size: int, hint: str) -> None:
+    message = CannotFit("A clip", 30 * size, 10 * size, hint).message
     error = error_of({"code": "insufficient_memory", "message": message}, 400)
     assert isinstance(error, CannotFit) and error.message == message
     assert (error.bytes_needed, error.bytes_available) == (30 * size, 10 * size)
