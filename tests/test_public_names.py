@@ -132,6 +132,6 @@ def test_commands_and_their_options_are_these() -> None:
 def test_benchmarks_and_policies_are_these() -> None:
     assert set(BENCHES) == {
         *("text", "image", "prefix", "mixed", "http", "programs", "overhead"),
-        *("text-gpu", "image-gpu", "mixed-gpu", "soak-gpu"),
+        *("text-gpu", "image-gpu", "mixed-gpu", "serve-gpu", "soak-gpu"),
     }
     assert set(POLICIES) == {"fcfs", "deadline", "round-robin"}
