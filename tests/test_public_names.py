@@ -109,7 +109,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 def test_the_engines_methods_are_these() -> None:
     of_servers = {"text_front", "media_front", "recent_steps", "end_program"}
-    assert _methods(hemiola.Engine) == {"close", *CALLS, *SCORES, *of_servers}
+    assert _methods(hemiola.Engine) == {"close", "composition", *CALLS, *SCORES, *of_servers}
 
 
 def test_the_clients_methods_are_these() -> None:
