@@ -176,7 +176,7 @@ def test_none_begins_while_requests_are_not_taken(
         (body_of(ASK, says("a"), timeout_s="1"), "timeout_s", "number"),
         (body_of(ASK, says("a"), service_class="royal"), "service_class", "interactive"),
         (body_of(ASK, says("a"), video_format="gif"), "video_format", "'mp4', 'png'"),
-        (body_of({"type": "image", "name": "p", "prompt": "x"}), "program.steps[0].model", "image model"),
+        (body_of({"type": "image", "name": "p", "prompt": "x"}), "program.steps[0].model", "makes an image"),
     ],
 )
 def test_mistakes_are_told_by_field_before_anything_runs(
