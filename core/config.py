@@ -7,6 +7,8 @@ The only file that reads environment variables. It knows no torch: whoever does 
     HF_HUB_OFFLINE        1: never ask the Hugging Face Hub, use its cache alone
     HF_HUB_CACHE, HF_HOME where that cache is
     OMP_WAIT_POLICY       set to PASSIVE unless it is set already, see `wait_passively`
+
+Two more are set, unless they are already, by `core.caches.bound_prepared_operators`.
 """
 
 import os

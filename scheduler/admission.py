@@ -82,7 +82,7 @@ class Admission:
         if self.num_queued == num_queued:
             first = min(self._queued.values(), key=_urgency)
             self.remove(first.id)
-            error = CannotFit(f"'{first.id}'", self._missing_bytes, 0)
+            error = CannotFit(f"This request to '{first.model}'", self._missing_bytes, 0)
             self._emit(Failed(first.id, error.code, error.message))
         return True
 

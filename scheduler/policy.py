@@ -19,6 +19,7 @@ from hemiola.core.step import Blocks, Quantum, Runner, StateView, Tokens, Whole,
 from .cost_model import ALONE, CostModel, LaneUse
 
 _LEAST_CHUNK = 16  # tokens of a prefill that run with every step, so that decoding rows never starve it
+_MOST_ACCOUNTS = 1024
 Party = tuple[str, str]
 party: Callable[[StateView], Party] = attrgetter("service_class", "tenant")
 """Between parties (service class, tenant), device time is shared fairly."""
@@ -119,6 +120,8 @@ class FairShare:
     def advance(self, least_served_s: float) -> None:
         """Nobody who starts to wait now may be further behind than the least served of those who already do."""
         self._floor_s = max(self._floor_s, least_served_s)
+        if len(self._virtual_s) > _MOST_ACCOUNTS:  # whoever is at the floor is as one who never came
+            self._virtual_s = {who: time for who, time in self._virtual_s.items() if time > self._floor_s}
 
 
 class Deadline:

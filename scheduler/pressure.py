@@ -153,7 +153,7 @@ class Pressure:
             return None
         stuck = held or [(entry, entry.state.bytes_needed) for entry in self.parked]
         entry, nbytes = max(stuck, key=lambda pair: _lateness(pair[0]))
-        return entry, CannotFit(f"The next {entry.state.phase} step of '{entry.state.id}'", nbytes, 0)
+        return entry, CannotFit(f"The next {entry.state.phase} step of '{entry.state.model}'", nbytes, 0)
 
     def _park_to_tidy(self) -> bool:
         """Parks the most urgent state that waits: what lies in the way may be its own, and it comes back in one place.

@@ -8,7 +8,7 @@ import pytest
 
 from hemiola.core.step import Blocks, Quantum, Tokens, Work, blocks_work, total_work
 from hemiola.scheduler.cost_model import ALONE, CostModel, LaneUse
-from hemiola.scheduler.policy import Deadline, Group, Limits
+from hemiola.scheduler.policy import Deadline, FairShare, Group, Limits
 
 LIMITS = Limits(quantum_s=0.010, tokens_s=0.010, idle_tokens_s=0.040, max_batch_tokens=8192)
 BESIDE = LaneUse(0.6, is_shared=True)
@@ -106,3 +106,14 @@ def test_work_of_blocks_counts_rows_and_blocks_once() -> None:
     rows = [[Work(rows=1, new_tokens=5, blocks=1)] * 3, [Work(rows=1, new_tokens=7, blocks=1)] * 3]
     assert blocks_work(rows) == Work(rows=2, new_tokens=36, blocks=3)
     assert blocks_work([]) == Work()
+
+
+def test_accounts_of_those_who_owe_nothing_are_closed() -> None:
+    shares = FairShare()
+    for i in range(5000):
+        shares.add(f"tenant {i}", 0.1)
+        shares.advance(shares.time(f"tenant {i}"))
+    shares.add("late", 0.5)
+    assert len(shares._virtual_s) < 1100
+    floor_s = shares.time("nobody")
+    assert shares.time("tenant 3") == floor_s and shares.time("late") == pytest.approx(floor_s + 0.5)
