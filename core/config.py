@@ -278,7 +278,7 @@ def resolve(
         max_frames=config.max_frames,
         activations=activations,
         graph_bytes=graph_bytes,
-        quantum_s=value("quantum_s", (0.005 if is_gpu else 0.020, usual)),
+        quantum_s=value("quantum_s", (0.005 if is_gpu else 0.030, usual)),
         media_sm_share=config.media_sm_share,
         prefix_cache=config.prefix_cache,
         load_format=config.load_format,

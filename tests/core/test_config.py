@@ -31,7 +31,7 @@ CALM = Environment()
 def test_on_a_cpu_all_is_filled_in_and_says_why() -> None:
     resolved = resolve(EngineConfig(), CPU, environment=CALM)
     assert (resolved.device, resolved.dtype, resolved.is_gpu) == ("cpu", "float32", False)
-    assert (resolved.threads, resolved.memory_bytes, resolved.quantum_s) == (7, CPU_ARENA_BYTES, 0.020)
+    assert (resolved.threads, resolved.memory_bytes, resolved.quantum_s) == (7, CPU_ARENA_BYTES, 0.030)
     lines = resolved.lines()
     assert "threads: 7 (auto: all of 8 cores but one)" in lines
     assert "memory_bytes: 512 MiB (default on a CPU)" in lines
