@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -128,23 +129,19 @@ class _Chats:
     def run(
         cls, client: Client, make_prompts: Callable[[int], list[list[int]]], model: str, tokens: int, count: int
     ) -> "_Chats":
-        """A thread for each, as clients have."""
-        prompts = make_prompts(count)
-        times: list[list[float]] = [[] for _ in prompts]
+        """A thread for each, as clients have. Raises HemiolaError where one of them fails."""
 
-        def follow(number: int) -> None:
-            times[number].append(time.monotonic())
+        def follow(prompt: list[int]) -> list[float]:
+            begun_s = time.monotonic()
             options: dict[str, Any] = {"max_tokens": tokens, "temperature": 0.0, "ignore_eos": True}
-            stream = client.stream_complete(prompts[number], model=model, **options)
-            times[number] += [time.monotonic() for event in stream if isinstance(event, Token)]
+            stream = client.stream_complete(prompt, model=model, **options)
+            times = [begun_s, *(time.monotonic() for event in stream if isinstance(event, Token))]
             stream.result()
+            return [(after - before) * 1e3 for before, after in pairwise(times)]
 
-        threads = [threading.Thread(target=follow, args=(number,)) for number in range(count)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        gaps_ms = [[(after - before) * 1e3 for before, after in pairwise(row)] for row in times]
+        prompts = make_prompts(count)
+        with ThreadPoolExecutor(count) as pool:
+            gaps_ms = list(pool.map(follow, prompts))
         return cls([gaps[0] for gaps in gaps_ms], [gap for gaps in gaps_ms for gap in gaps[1:]])
 
 
@@ -164,18 +161,17 @@ class _Media:
 
     @contextmanager
     def made(self) -> Iterator[None]:
-        """They are being made meanwhile, from a little before."""
+        """They are being made meanwhile, from a little before. Raises HemiolaError where one of them fails."""
         self._is_over.clear()
-        threads = [threading.Thread(target=self._make, args=model) for model in self._kinds.items()]
-        for thread in threads:
-            thread.start()
-        time.sleep(_BEFORE_S)
-        try:
-            yield
-        finally:
-            self._is_over.set()
-            for thread in threads:
-                thread.join()
+        with ThreadPoolExecutor(len(self._kinds)) as pool:
+            loops = [pool.submit(self._make, *model) for model in self._kinds.items()]
+            try:
+                time.sleep(_BEFORE_S)
+                yield
+            finally:
+                self._is_over.set()
+        for loop in loops:
+            loop.result()
 
     def _make(self, model: str, kind: str) -> None:
         start = self._client.stream_image if kind == "image" else self._client.stream_video

@@ -2,11 +2,12 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hemiola.api.bench import http, serve_gpu
-from hemiola.core.errors import InvalidRequest
+from hemiola.core.errors import InvalidRequest, StepFailed
 
 
 def test_it_compares_a_server_with_the_engine_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,6 +38,21 @@ def test_chats_beside_pictures_and_clips_are_compared_with_chats_alone() -> None
 def test_chats_without_pictures_or_pictures_without_chats_are_nothing_to_compare(models: list[str]) -> None:
     with pytest.raises(InvalidRequest, match="Allowed: "):
         serve_gpu.run(repeats=1, threads=1, models=models)
+
+
+def test_a_picture_that_fails_meanwhile_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its figures would be those of chats beside nothing."""
+
+    def make(media: Any, model: str, kind: str) -> None:
+        raise StepFailed("broken")
+
+    monkeypatch.setattr(serve_gpu._Media, "_make", make)
+    before = _children()
+    with pytest.raises(StepFailed, match="broken"):
+        serve_gpu.run(
+            repeats=1, threads=1, models=["dummy:llama-tiny", "dummy:z-image-tiny"], rows=(1,), context=40, tokens=4
+        )
+    assert _children() == before
 
 
 def _children() -> set[str]:
