@@ -15,7 +15,7 @@ from hemiola.core.step import Batch, Pending, Runner, Slot
 from .cost_model import ALONE, LaneUse
 
 _POLL_S = 20e-6  # how often several lanes are looked at; a sleep of nothing takes about as long
-_LAUNCH_S = 1.5e-3  # what a launch may take the host: a denoise step of FLUX begins with some seventy small kernels
+_LAUNCH_S = 1.5e-3  # what a launch may take the host: a denoise step of FLUX begins with some fifty operations
 
 
 @dataclass(slots=True)

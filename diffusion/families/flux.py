@@ -105,6 +105,7 @@ class _Denoise:
         self.blocks = lru_cache(maxsize=256)(self._make_blocks)
         self._picture_rope = lru_cache(maxsize=32)(self._make_picture_rope)
         self._indices = lru_cache(maxsize=64)(self._make_indices)
+        self._guidance = lru_cache(maxsize=64)(self._make_guidance)
 
     def batch_key(self, shape: Shape) -> Hashable:
         return ()
@@ -187,9 +188,14 @@ class _Denoise:
         time = torch.stack([row.timestep for row in rows]).to(self._dtype) / 1000
         embedded: Tensor = embed.timestep_embedder(embed.time_proj(time * 1000).to(self._dtype))
         if self._is_told_guidance:
-            scales = [torch.full((1,), row.guidance_scale, device=self._device) for row in rows]
-            guidance = torch.cat(scales).to(self._dtype) * 1000
-            embedded = embedded + embed.guidance_embedder(embed.time_proj(guidance).to(self._dtype))
+            embedded = embedded + torch.cat([self._guidance(row.guidance_scale) for row in rows])
+        return embedded
+
+    def _make_guidance(self, scale: float) -> Tensor:
+        """[1, D]. The same in all steps, some fifteen small kernels."""
+        embed = self._model.time_text_embed
+        guidance = torch.full((1,), scale, device=self._device).to(self._dtype) * 1000
+        embedded: Tensor = embed.guidance_embedder(embed.time_proj(guidance).to(self._dtype))
         return embedded
 
     def _make_picture_rope(self, size: Size) -> Tensor:
