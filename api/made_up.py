@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from hemiola.core.errors import CorruptWeights, UnsupportedModel
 from hemiola.core.hub import ModelSource, WeightSummary, made_up_weights
 from hemiola.core.hub.source import read_json
-from hemiola.llm.loading import one_line
+from hemiola.llm.loading import forget_padding, one_line
 
 
 def count_params(source: ModelSource) -> WeightSummary:
@@ -44,9 +44,11 @@ def params_by_part(source: ModelSource) -> dict[str, int]:
 
 def _language_config(folder: Path) -> Any:
     try:
-        return AutoConfig.from_pretrained(folder, local_files_only=True)
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
     except Exception as error:  # of a wrong field the library raises kinds of its own
         raise UnsupportedModel(f"{folder / 'config.json'}: {one_line(error)}") from error
+    forget_padding(config)
+    return config
 
 
 def _part(folder: Path, library: str, class_name: str) -> tuple[Any, Any]:

@@ -110,6 +110,7 @@ def _load_generic(
     config: Any, folder: Path | None, dtype: torch.dtype, device: torch.device, has_head: bool
 ) -> LanguageModel:
     register()
+    forget_padding(config)
     auto = AutoModelForCausalLM if has_head else AutoModel
     options: dict[str, Any] = {"dtype": dtype, "attn_implementation": ATTENTION}
     try:
@@ -117,7 +118,8 @@ def _load_generic(
             model = auto.from_config(config, **options)
         else:
             check_weights(inspect(folder, folder.name, "folder"))
-            model, found = auto.from_pretrained(folder, local_files_only=True, output_loading_info=True, **options)
+            options |= {"config": config, "local_files_only": True, "output_loading_info": True}
+            model, found = auto.from_pretrained(folder, **options)
             if found["missing_keys"]:
                 names = sorted(found["missing_keys"])
                 raise CorruptWeights(f"{folder}: {len(names)} tensors are in no weight file, {names[0]} the first.")
@@ -125,7 +127,20 @@ def _load_generic(
         raise CorruptWeights(f"{folder} cannot be loaded: {one_line(error)}") from error
     except ValueError as error:
         raise UnsupportedModel(f"'{config.model_type}': {one_line(error)} {supported()}") from error
+    except KeyError as error:
+        if error.args != (ATTENTION,):
+            raise
+        reason = "its attention in that library is none of the AttentionInterface's."
+        raise UnsupportedModel(f"'{config.model_type}': {reason} {supported()}") from error
     return TransformersDecoder(model.to(device), has_head=has_head)
+
+
+def forget_padding(config: Any) -> None:
+    """Forgets a token for padding that the vocabulary has no room for: the library refuses one, and nothing here pads."""
+    text = config.get_text_config()
+    padding, vocab_size = getattr(text, "pad_token_id", None), getattr(text, "vocab_size", None)
+    if isinstance(padding, int) and isinstance(vocab_size, int) and not 0 <= padding < vocab_size:
+        text.pad_token_id = None
 
 
 def one_line(error: Exception) -> str:

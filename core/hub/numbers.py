@@ -55,8 +55,3 @@ def _check_against_each_other(path: Path, config: Mapping[str, Any]) -> None:
         raise CorruptWeights(
             f"{path}: num_attention_heads is {heads}. Allowed: multiples of num_key_value_heads, which is {groups}."
         )
-    padding, vocab_size = config.get("pad_token_id"), config.get("vocab_size")
-    if isinstance(padding, int) and isinstance(vocab_size, int) and padding >= vocab_size:
-        raise CorruptWeights(
-            f"{path}: pad_token_id is {padding}. Allowed: below vocab_size, which is {vocab_size}, or none."
-        )

@@ -52,3 +52,11 @@ def test_a_language_config_that_cannot_be_read_is_named(tmp_path: Path, changes:
     with pytest.raises(HemiolaError, match=r"chat/config\.json: ") as refused:
         count_params(inspect(folder, "chat", "folder"))
     assert "\n" not in refused.value.message
+
+
+@pytest.mark.parametrize("padding", [-1, 10_000_000])
+def test_padding_beyond_the_vocabulary_is_counted_without(tmp_path: Path, padding: int) -> None:
+    folder = changed(tmp_path / "chat", "chat", ".", pad_token_id=padding)
+    assert count_params(inspect(folder, "chat", "folder")) == count_params(
+        inspect(models.folder("chat"), "chat", "folder")
+    )

@@ -85,6 +85,25 @@ def test_layers_without_attention_are_refused() -> None:
         load(config, load_format="dummy")
 
 
+def test_attention_that_takes_no_interface_is_refused() -> None:
+    """Falcon looks its attention up in a table of its own: a KeyError there."""
+    config = transformers.FalconConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
+    with pytest.raises(UnsupportedModel, match=r"'falcon': its attention .*Supported: llama"):
+        load(config, load_format="dummy")
+
+
+@pytest.mark.parametrize("load_format", ["auto", "dummy"])
+@pytest.mark.parametrize("padding", [-1, tiny.VOCAB_SIZE, tiny.VOCAB_SIZE + 7])
+@pytest.mark.parametrize("backends", [{}, {"model": "transformers"}])
+def test_padding_beyond_the_vocabulary_is_no_hindrance(
+    folder: Path, backends: dict[str, str], padding: int, load_format: str
+) -> None:
+    """Fine-tunes are published so; the library makes no embedding of it."""
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "pad_token_id": padding}))
+    assert load(folder, backends=backends, load_format=load_format).shape.vocab_size == tiny.VOCAB_SIZE
+
+
 def test_layers_that_hide_their_chunks_are_refused() -> None:
     """Llama 4 restricts attention by a mask alone; without it the results would be wrong."""
     config = transformers.Llama4TextConfig(
