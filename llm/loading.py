@@ -136,7 +136,7 @@ def _load_generic(
 
 
 def forget_padding(config: Any) -> None:
-    """Forgets a token for padding that the vocabulary has no room for: the library refuses one, and nothing here pads."""
+    """Nothing here pads, and the library refuses a token for it that the vocabulary has no room for."""
     text = config.get_text_config()
     padding, vocab_size = getattr(text, "pad_token_id", None), getattr(text, "vocab_size", None)
     if isinstance(padding, int) and isinstance(vocab_size, int) and not 0 <= padding < vocab_size:
