@@ -6,6 +6,7 @@ Knows no particular setting. Whoever reads settings as text (the command line) h
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral, Rational, Real
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -37,19 +38,33 @@ class Bounds:
 def check_fields(settings: Any, bounds: Mapping[str, Bounds]) -> None:
     """Checks every field of a dataclass against its type and, where it is a number, its bounds.
 
+    Numbers of other libraries become Python's own.
+
     Raises:
         InvalidRequest: a value is of another type, out of bounds, or no number at all; the first such field.
     """
     for field, kinds in _kinds_of(type(settings)).items():
-        value, within = getattr(settings, field), bounds.get(field)
+        given, within = getattr(settings, field), bounds.get(field)
+        value = plain(given)
         if not any(_is(value, kind, within) for kind in kinds):
             allowed = " or ".join(_words(kind, within) for kind in kinds)
             raise InvalidRequest(field, f"Invalid '{field}': {shown(value)}. Allowed: {allowed}.")
+        if value is not given:
+            object.__setattr__(settings, field, value)  # settings are frozen
 
 
 def number_fields(settings: type) -> set[str]:
     """The fields that are numbers, and so have bounds."""
     return {field for field, kinds in _kinds_of(settings).items() if {int, float}.intersection(kinds)}
+
+
+def plain(value: Any) -> Any:
+    """A number of another library, such as NumPy's, as Python's own; everything else as it is."""
+    if type(value) in (int, float, bool):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) and not isinstance(value, Rational) else value
 
 
 def shown(value: object) -> str:

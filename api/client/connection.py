@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from hemiola.core.bounds import plain
 from hemiola.core.errors import HemiolaError, InvalidRequest
 
 from ..front.json_words import check_words
@@ -193,11 +194,22 @@ def to_json(value: dict[str, Any]) -> bytes:
     """
     given = {name: field for name, field in value.items() if field is not None}
     try:
-        return json.dumps(given, allow_nan=False, ensure_ascii=False).encode("utf-8")
+        return json.dumps(given, default=_own_number, allow_nan=False, ensure_ascii=False).encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
         with suppress(RecursionError):  # then all of it is at fault
             check_words(given)
         raise InvalidRequest("request", f"The request cannot be written as JSON: {error}", "invalid_type") from error
+
+
+def _own_number(value: Any) -> Any:
+    """
+    Raises:
+        TypeError: it is no number at all.
+    """
+    number = plain(value)
+    if number is value:
+        raise TypeError(f"{type(value).__name__} is none of its types.")
+    return number
 
 
 def read_json(body: bytes) -> Any:

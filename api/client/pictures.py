@@ -46,7 +46,7 @@ def media_fields(
         text = f"Unsupported value for 'pixel_type': '{pixel_type}'. A server sends 'uint8'."
         raise InvalidRequest("pixel_type", text, "unsupported_value")
     if seed is not None:
-        check_integer("seed", seed, 0, MAX_SEED)
+        seed = check_integer("seed", seed, 0, MAX_SEED)
     sides = wanted_size(size)
     return {
         "prompt": prompt,
@@ -63,7 +63,7 @@ def media_fields(
 def picture_bodies(prompt: str, terms: CallTerms, *, n: int = 1, **options: Any) -> list[dict[str, Any]]:
     """`n` bodies, with seeds `seed`, `seed + 1`, ... Options: see `media_fields`."""
     check_options(options, picture_bodies, media_fields)
-    check_integer("n", n, 1, MAX_N)
+    n = check_integer("n", n, 1, MAX_N)
     body = {**media_fields(prompt, terms, **options), "response_format": "b64_json", "output_format": "png"}
     body["stream"] = True
     seed = body["seed"]

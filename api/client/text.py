@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 
+from hemiola.core.bounds import plain
 from hemiola.core.errors import InvalidRequest
 from hemiola.core.events import Event
 
@@ -77,7 +78,7 @@ def completion_bodies(
     check_options(sampling, completion_bodies, _bodies)
     if not prompt:
         raise InvalidRequest("prompt", "Invalid 'prompt': no tokens. At least one is needed.", "empty_array")
-    prompts: Sequence[Any] = [prompt] if isinstance(prompt, str) or isinstance(prompt[0], int) else prompt
+    prompts: Sequence[Any] = [prompt] if isinstance(prompt, str) or isinstance(plain(prompt[0]), int) else prompt
     common = {"model": model, "logprobs": logprobs, "add_special_tokens": None if add_special_tokens else False}
     return _bodies(
         [{"prompt": each if isinstance(each, str) else list(each), **common} for each in prompts], terms, **sampling
@@ -100,10 +101,10 @@ def _bodies(
     cache_salt: str = "",
 ) -> list[dict[str, Any]]:
     """`n` of each, with seeds `seed`, `seed + 1`, ..."""
-    check_integer("n", n, 1, MAX_N)
+    n = check_integer("n", n, 1, MAX_N)
     check_integer("n", n * len(firsts), 1, MAX_ANSWERS)
     if seed is not None:
-        check_integer("seed", seed, -(2**63), 2**63 - 1)
+        seed = check_integer("seed", seed, -(2**63), 2**63 - 1)
     common = {
         "max_tokens": max_tokens,
         "temperature": temperature,

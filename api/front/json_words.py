@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from hemiola.core.bounds import plain
+
 from .terms import check_text, wrong_type
 
 
@@ -24,7 +26,8 @@ def check_words(fields: Mapping[Any, Any], within: str = "") -> None:
         _check(f"{within}{name}", value)
 
 
-def _check(param: str, value: Any) -> None:
+def _check(param: str, given: Any) -> None:
+    value = plain(given)
     if isinstance(value, str):
         check_text(param, value)
     elif isinstance(value, float):

@@ -66,7 +66,7 @@ class MediaFront:
         if not check_text("prompt", prompt, MAX_PROMPT_LEN):
             raise InvalidRequest("prompt", "Invalid 'prompt': empty. At least one character is needed.")
         check_text("negative_prompt", negative_prompt, MAX_PROMPT_LEN)
-        check_integer("n", n, 1, MAX_N if self.kind == "image" else 1)
+        n = check_integer("n", n, 1, MAX_N if self.kind == "image" else 1)
         defaults = self.edge.defaults
         width, height = wanted_size(size) or (defaults.width, defaults.height)
         first_seed = random.getrandbits(32) if seed is None else check_integer("seed", seed, 0, MAX_SEED)

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from inspect import Parameter, signature
 from typing import Any
 
-from hemiola.core.bounds import shown
+from hemiola.core.bounds import plain, shown
 from hemiola.core.errors import InvalidRequest
 from hemiola.core.request import ProgramShare
 from hemiola.core.service import service_class
@@ -75,15 +75,16 @@ _LARGEST = 2**1023  # just below infinity; integers are unbounded in JSON, but n
 
 
 def check_integer(param: str, value: Any, smallest: int, largest: int) -> int:
-    """The value, if it is an integer within the bounds.
+    """The value as an int, if it is an integer within the bounds.
 
     Raises:
         InvalidRequest: it is not.
     """
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise wrong_type(param, "an integer", value)
-    _check_bounds(param, value, smallest, largest, "integer")
-    return value
+    number = plain(value)
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise wrong_type(param, "an integer", number)
+    _check_bounds(param, number, smallest, largest, "integer")
+    return number
 
 
 def check_number(param: str, value: Any, smallest: float = -math.inf, largest: float = math.inf) -> float:
@@ -92,15 +93,16 @@ def check_number(param: str, value: Any, smallest: float = -math.inf, largest: f
     Raises:
         InvalidRequest: it is not.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise wrong_type(param, "a finite number", value)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise wrong_type(param, "a finite number", value)
-    _check_bounds(param, value, smallest, largest, "decimal")
-    if not -_LARGEST < value < _LARGEST:
-        text = f"Invalid '{param}': {shown(value)} is beyond what a floating-point number can hold."
+    number = plain(value)
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise wrong_type(param, "a finite number", number)
+    if isinstance(number, float) and not math.isfinite(number):
+        raise wrong_type(param, "a finite number", number)
+    _check_bounds(param, number, smallest, largest, "decimal")
+    if not -_LARGEST < number < _LARGEST:
+        text = f"Invalid '{param}': {shown(number)} is beyond what a floating-point number can hold."
         raise InvalidRequest(param, text, "invalid_value")
-    return value
+    return number
 
 
 def check_text(param: str, value: Any, max_len: int | None = None) -> str:

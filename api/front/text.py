@@ -177,7 +177,7 @@ class TextFront:
             text = context_message(self.context_len, self.context_len - room, max_tokens or 1)
             raise ContextTooLong(param, text)
         if max_tokens is not None:
-            check_integer("max_tokens", max_tokens, 1, self.context_len)
+            max_tokens = check_integer("max_tokens", max_tokens, 1, self.context_len)
         defaults = self._generation
         first_seed = random.getrandbits(32) if seed is None else check_integer("seed", seed, -(2**63), 2**63 - 1)
         if not _is_array(stop_token_ids):
@@ -192,7 +192,7 @@ class TextFront:
             stop=check_stops(stop),
             logprobs=None if logprobs is None else check_integer("logprobs", logprobs, 0, MAX_TOP_LOGPROBS),
         )
-        check_integer("n", n, 1, MAX_N)
+        n = check_integer("n", n, 1, MAX_N)
         if len(prompts) * n > MAX_ANSWERS:
             text = f"Invalid '{param}': {len(prompts)} prompts with n={n}. At most {MAX_ANSWERS} answers are allowed."
             raise InvalidRequest(param, text, "array_above_max_length")

@@ -5,6 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hemiola.core.bounds import number_fields, shown
@@ -150,6 +151,26 @@ def test_an_impossible_value_names_the_field_the_value_and_what_is_allowed(field
     assert caught.value.param == field
     assert caught.value.message.startswith(f"Invalid '{field}': {shown(value)}. Allowed: ")
     assert ALLOWED.get(field, "") in caught.value.message
+
+
+def test_numbers_of_numpy_are_numbers_and_become_ours() -> None:
+    """They were refused, or went on as 32 bits that overflow."""
+    given: dict[str, Any] = {
+        "memory_bytes": np.int64(1 << 40),
+        "threads": np.uint8(3),
+        "quantum_s": np.float32(0.5),
+        "media_sm_share": np.float64(0.25),
+    }
+    config = EngineConfig(**given)
+    for field, value in given.items():
+        assert getattr(config, field) == value
+        assert type(getattr(config, field)) is (int if isinstance(value, np.integer) else float)
+
+
+@pytest.mark.parametrize("value", [np.int64(0), np.float64(2), np.bool_(True), np.array([1, 2])])
+def test_numbers_of_numpy_have_the_same_bounds(value: Any) -> None:
+    with pytest.raises(InvalidRequest, match=r"Invalid 'threads': .* from 1 to 1,024"):
+        EngineConfig(threads=value)
 
 
 def test_values_are_shown_as_they_were_given_unless_they_are_huge() -> None:

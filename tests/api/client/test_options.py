@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hemiola.api.client import Client
@@ -116,3 +117,20 @@ def test_a_size_may_be_left_to_the_model(engine: Engine, client: Client) -> None
         for picture in c.image("a fox", size="auto", num_inference_steps=1).pictures
     ]
     assert len({(pixels.width, pixels.height) for pixels in sizes}) == 1
+
+
+def test_numbers_of_numpy_are_numbers(engine: Engine, client: Client) -> None:
+    """They were refused as "a int64"."""
+    own: dict[str, Any] = {"max_tokens": 5, "seed": 4, "n": 2, "temperature": 0.5, "top_k": 9}
+    theirs = own | {"max_tokens": np.int64(5), "seed": np.int32(4), "n": np.int64(2), "temperature": np.float32(0.5)}
+    for calls in (engine, client):
+        texts, expected = ([a.text for a in calls.chat("Hi!", **each).answers] for each in (theirs, own))
+        assert texts == expected and len(texts) == 2
+        tokens: Any = [np.int64(5), np.int64(7)]
+        assert calls.complete(tokens, max_tokens=3).text == calls.complete([5, 7], max_tokens=3).text
+        picture = calls.image("a fox", seed=np.int64(3), size=(np.int64(64), 64), num_inference_steps=np.int8(1), n=1)
+        assert picture.image.size == (64, 64) and picture.pictures[0].seed == 3
+        with pytest.raises(InvalidRequest, match=r"'seed'.*but got -1 instead"):
+            calls.image("a fox", seed=np.int64(-1))
+        with pytest.raises(InvalidRequest, match=r"'temperature'.*NaN or infinity"):
+            calls.chat("Hi!", temperature=np.float32("nan"))
