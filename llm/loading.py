@@ -27,6 +27,8 @@ from .models.transformers_decoder import ATTENTION, TransformersDecoder, registe
 
 log = logging.getLogger(__name__)
 
+_SAID_LEN = 400  # characters
+
 
 def load_model(
     source: Path | Any,
@@ -144,8 +146,12 @@ def forget_padding(config: Any) -> None:
 
 
 def one_line(error: Exception) -> str:
-    """What a library says of a mistake: the first paragraph, in one line, for the field may be in the second one."""
-    return " ".join(str(error).strip().partition("\n\n")[0].split()) or type(error).__name__
+    """What a library says of a mistake: the first paragraph, in one line, for the field may be in the second one.
+
+    Cut where it goes on to list all that the library knows.
+    """
+    text = " ".join(str(error).strip().partition("\n\n")[0].split()) or type(error).__name__
+    return text if len(text) <= _SAID_LEN else f"{text[:_SAID_LEN]}..."
 
 
 def has_language_head(source: Path | Any) -> bool:

@@ -25,6 +25,9 @@ Messages = str | Sequence[Mapping[str, Any]]
 
 _NOT_OPTIONS = frozenset({"self", "messages", "tools", "add_generation_prompt"})
 
+# What configs call it.
+_CONTEXT_LENS = ("max_position_embeddings", "n_positions")
+
 MAX_N = 128
 MAX_ANSWERS = 1024
 MAX_STOPS = 16
@@ -51,9 +54,10 @@ class TextFront:
         self.tokenizer = TextTokenizer(tokenizer_folder or folder)
         self.template = ChatTemplate(tokenizer_folder or folder)
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        self.context_len: int = config.get("text_config", config).get("max_position_embeddings", 2048)
+        described = config.get("text_config") or config
+        self.context_len: int = next((described[name] for name in _CONTEXT_LENS if described.get(name)), 2048)
         self._generation = _generation_config(folder, config)
-        vocab_size = config.get("text_config", config).get("vocab_size")
+        vocab_size = described.get("vocab_size")
         if isinstance(vocab_size, int) and self.tokenizer.num_own_tokens > vocab_size:
             raise CorruptWeights(
                 f"{folder / 'config.json'}: vocab_size is {vocab_size}, but the tokenizer has "

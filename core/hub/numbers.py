@@ -19,6 +19,7 @@ _COUNTS = (
     "num_key_value_heads",
     "head_dim",
     "max_position_embeddings",
+    "n_positions",
 )
 
 
