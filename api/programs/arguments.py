@@ -5,6 +5,7 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
+from hemiola.core.bounds import plain
 from hemiola.core.errors import InvalidRequest
 
 
@@ -18,15 +19,17 @@ def check_name(name: Any) -> None:
         raise InvalidRequest("name", f"Invalid name of a variable: {name!r}. Allowed: a string that is not empty.")
 
 
-def check_whole(field: str, of: str, value: Any, least: int) -> None:
-    """Of how many, or how often.
+def check_whole(field: str, of: str, value: Any, least: int) -> int:
+    """Of how many, or how often: the value as an int.
 
     Raises:
         InvalidRequest: it is no whole number, or below `least`.
     """
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        text = f"Invalid '{field}' of {of}: {value!r}. Allowed: a whole number, {least} or more."
+    number = plain(value)
+    if not isinstance(number, int) or isinstance(number, bool) or number < least:
+        text = f"Invalid '{field}' of {of}: {number!r}. Allowed: a whole number, {least} or more."
         raise InvalidRequest(field, text)
+    return number
 
 
 def check_bounds(name: str, minimum: Any, maximum: Any) -> None:
@@ -43,14 +46,16 @@ def check_bounds(name: str, minimum: Any, maximum: Any) -> None:
         raise InvalidRequest("maximum", text)
 
 
-def check_seconds(field: str, value: Any) -> None:
-    """Of a time limit.
+def check_seconds(field: str, value: Any) -> float:
+    """Of a time limit: the value as a number of Python's.
 
     Raises:
         InvalidRequest: it is no number, or below 0.
     """
-    if not isinstance(value, int | float) or isinstance(value, bool) or not value >= 0:
-        raise InvalidRequest(field, f"Invalid '{field}': {value!r}. Allowed: seconds, 0 or more.")
+    number = plain(value)
+    if not isinstance(number, int | float) or isinstance(number, bool) or not number >= 0:
+        raise InvalidRequest(field, f"Invalid '{field}': {number!r}. Allowed: seconds, 0 or more.")
+    return number
 
 
 def check_function(function: Any) -> None:

@@ -88,7 +88,7 @@ async def run_items(
     one: One, items: Sequence[Mapping[str, Any]], *, max_concurrency: int, progress: bool, results: Path | None
 ) -> Batch:
     """See `Program.arun_batch`."""
-    check_whole("max_concurrency", "run_batch", max_concurrency, 1)
+    max_concurrency = check_whole("max_concurrency", "run_batch", max_concurrency, 1)
     for i, arguments in enumerate(items):
         if not isinstance(arguments, Mapping) or not all(isinstance(name, str) for name in arguments):
             text = f"Invalid item {i}: {arguments!r:.80}. Allowed: the program's arguments by name, as a mapping."

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from hemiola.core.bounds import plain
 from hemiola.core.errors import InvalidRequest
 
 from ..front.terms import check_text
@@ -132,8 +133,8 @@ def gen(
             text += "gen_int, gen_float and gen_json(..., into=a type or pydantic model) check what it wrote."
             raise InvalidRequest(option, text, "unsupported_parameter")
     check_name(name)
-    check_whole("n", f"'{name}'", n, 1)
-    check_whole("max_rounds", f"'{name}'", max_rounds, 1)
+    n = check_whole("n", f"'{name}'", n, 1)
+    max_rounds = check_whole("max_rounds", f"'{name}'", max_rounds, 1)
     offered = checked_tools(name, tools)
     if offered and n != 1:
         raise InvalidRequest("n", f"Invalid 'n' of '{name}': {n}. Allowed: 1, where there are tools.")
@@ -147,7 +148,7 @@ def gen(
         "model": model,
         "enable_thinking": enable_thinking or None,
     }
-    options = {key: value for key, value in given.items() if value is not None}
+    options = {key: plain(value) for key, value in given.items() if value is not None}
     return Gen(name, options, n, offered, max_rounds)
 
 
@@ -202,14 +203,14 @@ def gen_json(name: str, *, into: Any = None, retries: int = 0, **options: Any) -
 
 
 def _read(name: str, read: Callable[[str], Any], retries: int, options: Mapping[str, Any]) -> Gen:
-    plain = gen(name, **options)
-    if plain.n != 1:
-        raise InvalidRequest("n", f"Invalid 'n' of '{name}': {plain.n}. One answer is read at a time. Allowed: 1.")
-    check_whole("retries", f"'{name}'", retries, 0)
-    if retries and plain.options.get("temperature") == 0:
+    asked = gen(name, **options)
+    if asked.n != 1:
+        raise InvalidRequest("n", f"Invalid 'n' of '{name}': {asked.n}. One answer is read at a time. Allowed: 1.")
+    retries = check_whole("retries", f"'{name}'", retries, 0)
+    if retries and asked.options.get("temperature") == 0:
         text = f"Invalid 'retries' of '{name}': {retries}. Allowed: 0, as temperature is 0: the same answer would come"
         raise InvalidRequest("retries", text + " again.")
-    return replace(plain, read=read, retries=retries)
+    return replace(asked, read=read, retries=retries)
 
 
 # Pictures and clips
@@ -286,4 +287,4 @@ def _media(
         "model": model,
         **more,
     }
-    return Media(kind, name, prompt, {key: value for key, value in given.items() if value is not None})
+    return Media(kind, name, prompt, {key: plain(value) for key, value in given.items() if value is not None})

@@ -63,11 +63,10 @@ class Program(Generic[P]):
         Raises:
             InvalidRequest: this is no engine, or no time.
         """
-        given = {"calls": calls, "timeout_s": timeout_s, "terms": terms, "is_remote": remote}
+        limit_s = None if timeout_s is None else check_seconds("timeout_s", timeout_s)
+        given = {"calls": calls, "timeout_s": limit_s, "terms": terms, "is_remote": remote}
         if calls is not None:
             check_calls(calls)
-        if timeout_s is not None:
-            check_seconds("timeout_s", timeout_s)
         said = {key: value for key, value in given.items() if value is not None}
         return Program(self._function, replace(self._binding, **said))  # type: ignore[arg-type]
 

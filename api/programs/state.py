@@ -246,7 +246,7 @@ class State:
         """`n` states that go on from here, each for itself and all at once."""
         if self._is_open:
             raise InvalidRequest("fork", "A turn is open: fork before or after it.")
-        check_whole("n", "fork", n, 1)
+        n = check_whole("n", "fork", n, 1)
         first = len(self.forks)
         lead = f"{self.branch}." if self.branch else ""
         made = [type(self)(self._execution, f"{lead}{first + i}", self._turns, self._variables) for i in range(n)]

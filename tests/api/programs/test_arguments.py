@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import hemiola as hm
@@ -166,3 +167,20 @@ def test_a_tool_that_hangs_does_not_hold_up_a_time_limit(demo: hm.Engine) -> Non
         asking.on(demo, timeout_s=1).run()
     assert time.monotonic() - began < 5
     let_go.set()
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    """They were refused, or went on as what JSON has no word for."""
+    two: Any = np.int64(2)
+    half: Any = np.float32(0.5)
+
+    @hm.program
+    def book(s: hm.State) -> None:
+        for fork in s.fork(two):
+            fork += hm.gen("a", n=two, seed=two, temperature=half)
+
+    asked = hm.gen("a", n=two, seed=two, temperature=half)
+    drawn = hm.gen_image("b", "x", seed=two, guidance=half)
+    numbers = [asked.n, *asked.options.values(), *drawn.options.values()]
+    assert numbers == [2, 0.5, 2, 0.5, 2] and {type(number) for number in numbers} == {int, float}
+    assert len(book.on(calls(), timeout_s=half * 40).run().forks) == 2
