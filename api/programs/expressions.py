@@ -280,7 +280,7 @@ def _media(
         raise InvalidRequest("prompt", text, "invalid_type")
     given = {
         "negative_prompt": negative_prompt,
-        "size": size,
+        "size": tuple(map(plain, size)) if isinstance(size, tuple) else size,
         "num_inference_steps": steps,
         "guidance_scale": guidance,
         "seed": seed,

@@ -177,10 +177,12 @@ def test_numbers_of_numpy_are_numbers() -> None:
     @hm.program
     def book(s: hm.State) -> None:
         for fork in s.fork(two):
-            fork += hm.gen("a", n=two, seed=two, temperature=half)
+            fork += hm.gen("a", seed=two, temperature=half)
+            fork += hm.gen_image("b", "x", size=(two * 32, 64), seed=two)
 
     asked = hm.gen("a", n=two, seed=two, temperature=half)
     drawn = hm.gen_image("b", "x", seed=two, guidance=half)
     numbers = [asked.n, *asked.options.values(), *drawn.options.values()]
     assert numbers == [2, 0.5, 2, 0.5, 2] and {type(number) for number in numbers} == {int, float}
     assert len(book.on(calls(), timeout_s=half * 40).run().forks) == 2
+    assert '"n":2' in book.graph().to_json()
