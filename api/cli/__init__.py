@@ -36,7 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsers: dict[str, argparse.ArgumentParser] = {}
     for name, summary in COMMANDS.items():
         command = parsers[name] = commands.add_parser(
-            name, help=summary, description=summary[0].upper() + summary[1:] + "."
+            name,
+            help=summary,
+            description=summary[0].upper() + summary[1:] + ".",
+            allow_abbrev=False,  # '--n 3' was taken for '--negative 3'
         )
         command.add_argument("--log-level", default="warning", choices=("debug", "info", "warning", "error"))
         if name in arguments:  # others need not be imported: some bring torch

@@ -123,6 +123,13 @@ def test_values_are_checked_before_any_model_is_loaded(arguments: list[str], mon
     assert main([*arguments, "--threads", "1"]) == 2
 
 
+def test_options_are_not_abbreviated(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--n 3` drew one picture with the negative prompt "3"."""
+    with pytest.raises(SystemExit):
+        main(["image", "a fox", "--n", "3"])
+    assert "unrecognized arguments: --n 3" in capsys.readouterr().err
+
+
 def test_the_help_names_all_policies(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["chat", "--help"])
