@@ -12,8 +12,16 @@ from typing import Any
 
 import torch
 
-from hemiola.core.caches import Caches, bound_prepared_operators
-from hemiola.core.config import EngineConfig, LaneName, LaneNeed, Machine, ResolvedConfig, resolve
+from hemiola.core.caches import Caches
+from hemiola.core.config import (
+    EngineConfig,
+    LaneName,
+    LaneNeed,
+    Machine,
+    ResolvedConfig,
+    bound_prepared_operators,
+    resolve,
+)
 from hemiola.core.device import describe_device
 from hemiola.core.errors import CannotFit, InvalidRequest
 from hemiola.core.events import Event

@@ -1,11 +1,10 @@
-"""What torch keeps for later, and how much of it: of a GPU's memory, and of prepared operators on a CPU.
+"""What torch's allocator keeps of a GPU for later allocations, and when it has to give that back.
 
 Each stream has free blocks of its own, so that each share of the SMs keeps as much as its largest step took. Where an
 allocation fails, torch gives all of them back and tries again; but not while a graph is captured, and not to others.
 """
 
 import logging
-import os
 import re
 import traceback
 
@@ -20,20 +19,6 @@ CAPTURE_BYTES = 4 << 30
 _WORTH_BYTES = 256 << 20
 _TRIED = re.compile(r"Tried to allocate ([\d.]+ \w+)")
 _FREE = re.compile(r"of which ([\d.]+ \w+) is free")
-NUM_PREPARED_OPERATORS = 64
-"""Of a CPU: steps of a few shapes have that many different ones."""
-
-
-def bound_prepared_operators() -> None:
-    """Keeps torch's CPU libraries from holding an operator for every number of rows that ever came.
-
-    oneDNN and torch's layer above it each keep the last 1024 operators that they prepared, one per layer shape and
-    number of rows, 0.4 MiB for both: with requests of ever other lengths a process grows by some 400 MiB before that
-    ends. Preparing is cheap enough: text, pictures and clips took as long with 16 as with 1024. Works only before
-    the first of them is prepared; what the user has set stays.
-    """
-    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-        os.environ.setdefault(name, str(NUM_PREPARED_OPERATORS))
 
 
 class Caches:

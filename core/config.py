@@ -7,8 +7,8 @@ The only file that reads environment variables. It knows no torch: whoever does 
     HF_HUB_OFFLINE        1: never ask the Hugging Face Hub, use its cache alone
     HF_HUB_CACHE, HF_HOME where that cache is
     OMP_WAIT_POLICY       set to PASSIVE unless it is set already, see `wait_passively`
-
-Two more are set, unless they are already, by `core.caches.bound_prepared_operators`.
+    ONEDNN_PRIMITIVE_CACHE_CAPACITY, LRU_CACHE_CAPACITY
+                          set unless they are set already, see `bound_prepared_operators`
 """
 
 import os
@@ -59,6 +59,8 @@ BOUNDS: Mapping[str, Bounds] = {
     "quantum_s": Bounds(0.001, 60),
     "media_sm_share": Bounds(0, 1, is_open=True),
 }
+# Of a CPU: steps of a few shapes have that many different ones.
+NUM_PREPARED_OPERATORS = 64
 MEMORY_FRACTION = Bounds(0, 1, is_open=True)
 
 Number = TypeVar("Number", int, float)
@@ -100,6 +102,18 @@ def wait_passively(variables: MutableMapping[str, str] | None = None) -> None:
     command line and the engine process.
     """
     (os.environ if variables is None else variables).setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+def bound_prepared_operators() -> None:
+    """Keeps torch's CPU libraries from holding an operator for every number of rows that ever came.
+
+    oneDNN and torch's layer above it each keep the last 1024 operators that they prepared, one per layer shape and
+    number of rows, 0.4 MiB for both: with requests of ever other lengths a process grows by some 400 MiB before that
+    ends. Preparing is cheap enough: text, pictures and clips took as long with 16 as with 1024. Works only before
+    the first of them is prepared; what the user has set stays.
+    """
+    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(name, str(NUM_PREPARED_OPERATORS))
 
 
 @dataclass(frozen=True, slots=True)

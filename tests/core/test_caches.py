@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from hemiola.core.caches import CAPTURE_BYTES, NUM_PREPARED_OPERATORS, Caches, bound_prepared_operators, out_of_memory
+from hemiola.core.caches import CAPTURE_BYTES, Caches, out_of_memory
+from hemiola.core.config import NUM_PREPARED_OPERATORS, bound_prepared_operators
 from hemiola.core.device import InFlight
 from hemiola.core.errors import CannotFit, StepOutOfMemory
 from hemiola.core.on_lane import OnLane
@@ -130,7 +131,7 @@ def test_an_error_without_figures_is_told_without_them() -> None:
 MANY_ROWS = """
 import ctypes
 import torch
-from hemiola.core.caches import bound_prepared_operators
+from hemiola.core.config import bound_prepared_operators
 from hemiola.kernels.linear.onednn import OneDnnLinear
 
 class Figures(ctypes.Structure):
