@@ -101,9 +101,7 @@ class CostModel:
 
     def knows(self, key: Hashable) -> bool:
         """Whether at least two steps of that key were seen; before, predictions are guesses."""
-        model = self._models.get(key)
-        if model is None and isinstance(key, _Shared):
-            return self.knows(key.cost_key)
+        model = self._known(key)
         return model is not None and model.num_steps >= 2
 
     def seconds(self, key: Hashable, work: Work) -> float:
@@ -116,10 +114,13 @@ class CostModel:
 
     def least_seconds(self, key: Hashable) -> float:
         """Of the shortest step of that key; 0 where none was seen."""
-        model = self._models.get(key)
-        if model is None and isinstance(key, _Shared):
-            return self.least_seconds(key.cost_key)
+        model = self._known(key)
         return 0.0 if model is None else model.least_s
+
+    def _known(self, key: Hashable) -> _LinearModel | None:
+        """What was learned of that key or, where nothing was, of the one it was made of."""
+        model = self._models.get(key)
+        return self._models.get(key.cost_key) if model is None and isinstance(key, _Shared) else model
 
     def observe(self, key: Hashable, work: Work, seconds: float) -> None:
         """Learns from a collected step."""

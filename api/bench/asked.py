@@ -15,20 +15,28 @@ SOME = None
 _COUNTS = {0: "no", 1: "one", SOME: "one or more"}
 
 
-def check_models(models: Sequence[str], *, texts: int | None, media: int | None) -> None:
+def asked_of(models: Sequence[str]) -> Rehearsal:
+    """Their edges alone, to be closed, for the checks below.
+
+    Raises:
+        HemiolaError: one is not there.
+    """
+    return Rehearsal(models, EngineConfig())
+
+
+def check_models(calls: Rehearsal, models: Sequence[str], *, texts: int | None, media: int | None) -> None:
     """
     Args:
+        models: as they were named.
         texts, media: how many models of the kind are measured, `SOME` for one or more.
 
     Raises:
         InvalidRequest: more or fewer of a kind were named.
-        HemiolaError: one is not there.
     """
-    with Rehearsal(models, EngineConfig()) as calls:
-        fronts = {
-            "text": [name for name, front in calls.fronts.items() if isinstance(front, TextFront)],
-            "media": [name for name, front in calls.fronts.items() if isinstance(front, MediaFront)],
-        }
+    fronts = {
+        "text": [name for name, front in calls.fronts.items() if isinstance(front, TextFront)],
+        "media": [name for name, front in calls.fronts.items() if isinstance(front, MediaFront)],
+    }
     wanted = {"text": texts, "media": media}
     if all(len(fronts[kind]) == count or (count is SOME and fronts[kind]) for kind, count in wanted.items()):
         return
@@ -39,34 +47,30 @@ def check_models(models: Sequence[str], *, texts: int | None, media: int | None)
     raise InvalidRequest("model", f"Invalid 'model': {', '.join(models)}. Allowed: {allowed}. Of these are {named}.")
 
 
-def check_prompts(models: Sequence[str], context: int, tokens: int, *, least_tokens: int = 1) -> None:
+def check_prompts(calls: Rehearsal, context: int, tokens: int, *, least_tokens: int = 1) -> None:
     """
     Raises:
         InvalidRequest: prompts of so many tokens, continued by so many, are more than a model's context, or too few.
     """
     if tokens < least_tokens:
         raise InvalidRequest("tokens", f"Invalid 'tokens': {tokens}. The least is {least_tokens}.")
-    with Rehearsal(models, EngineConfig()) as calls:
-        for front in calls.fronts.values():
-            if isinstance(front, TextFront) and context + tokens > front.context_len:
-                room = (
-                    f"{front.context_len - tokens} at most: the context of {front.name} has {front.context_len} tokens"
-                )
-                raise InvalidRequest(
-                    "context", f"Invalid 'context': {context}. Allowed: {room}, of which {tokens} are decoded."
-                )
+    for front in calls.fronts.values():
+        if isinstance(front, TextFront) and context + tokens > front.context_len:
+            room = f"{front.context_len - tokens} at most: the context of {front.name} has {front.context_len} tokens"
+            raise InvalidRequest(
+                "context", f"Invalid 'context': {context}. Allowed: {room}, of which {tokens} are decoded."
+            )
 
 
-def check_media(models: Sequence[str], size: str | None, steps: int) -> None:
+def check_media(calls: Rehearsal, size: str | None, steps: int) -> None:
     """
     Raises:
         InvalidRequest: one of the pipelines makes nothing of that size, or not in so many steps.
     """
-    with Rehearsal(models, EngineConfig()) as calls:
-        for name, front in calls.fronts.items():
-            if isinstance(front, MediaFront):
-                make = calls.stream_image if front.kind == "image" else calls.stream_video
-                make(PROMPT, model=name, size=size, num_inference_steps=steps)
+    for name, front in calls.fronts.items():
+        if isinstance(front, MediaFront):
+            make = calls.stream_image if front.kind == "image" else calls.stream_video
+            make(PROMPT, model=name, size=size, num_inference_steps=steps)
 
 
 def check_rows(engine: Engine, model: str, rows: Sequence[int], length: int) -> None:

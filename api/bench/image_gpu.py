@@ -13,7 +13,7 @@ from hemiola.core.errors import InvalidRequest
 
 from ..front.media import parse_size
 from ..front.terms import CallTerms, engine_clock
-from .asked import PROMPT, check_media, check_models
+from .asked import PROMPT, asked_of, check_media, check_models
 from .denoisers import Shape, diffusers_step, shape_of, step_flops
 from .limits import free_memory, measure_limits, synchronize
 from .report import Report, cost, machine_name, percentile
@@ -35,8 +35,9 @@ def run(
     """One picture or clip after another; the first step of each is left out."""
     if against not in (None, "diffusers"):
         raise InvalidRequest("against", f"Invalid 'against': '{against}'. Allowed: diffusers.")
-    check_models(models, texts=0, media=1)
-    check_media(models, size, steps + 1)
+    with asked_of(models) as calls:
+        check_models(calls, models, texts=0, media=1)
+        check_media(calls, size, steps + 1)
     limits = measure_limits(threads)
     with TimedEngine(*models, threads=threads) as engine:
         front, config = engine.media(), engine.loads.config

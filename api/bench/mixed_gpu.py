@@ -15,9 +15,10 @@ from hemiola.core.config import MEDIA_SM_SHARE
 from hemiola.core.errors import HemiolaError, InvalidRequest
 from hemiola.core.tracing import StepRecord
 
+from ..front.media import MAX_STEPS
 from ..front.terms import engine_clock
 from ..stream import Stream
-from .asked import PROMPT, check_media, check_models, check_prompts, check_rows
+from .asked import PROMPT, asked_of, check_media, check_models, check_prompts, check_rows
 from .report import Report, Scenario, cost, machine_name, percentile, rate
 from .timed import LEAST_TOKENS, Decoding, TimedEngine, Window, blocks_per_s, decode, fresh_prompts, prefill, within
 
@@ -25,7 +26,6 @@ from .timed import LEAST_TOKENS, Decoding, TimedEngine, Window, blocks_per_s, de
 TARGETS = {16: (1.6, 1.10), 64: (1.75, 1.03)}
 NO_SHARES = "a CPU has no SMs to share: text and images take turns"
 _ALONE_STEPS = 6
-_MANY_STEPS = 200
 _AFTER_TEXT_STEPS = 2
 
 
@@ -41,9 +41,10 @@ def run(
     share: float = MEDIA_SM_SHARE,
 ) -> Report:
     """For each number of rows: text alone, pictures alone, both; all gaps of all rounds go into one distribution."""
-    check_models(models, texts=1, media=1)
-    check_prompts(models, context, tokens, least_tokens=LEAST_TOKENS)
-    check_media(models, size, _ALONE_STEPS)
+    with asked_of(models) as calls:
+        check_models(calls, models, texts=1, media=1)
+        check_prompts(calls, context, tokens, least_tokens=LEAST_TOKENS)
+        check_media(calls, size, _ALONE_STEPS)
     rng = random.Random(0)
     scenarios: list[Scenario] = []
     notes: list[str] = []
@@ -115,7 +116,7 @@ def _round(engine: TimedEngine, rows: int, context: int, tokens: int, size: str 
     prompts = fresh_prompts(engine, rows, context, rng)
     prefill(engine, prompts)
     solo = decode(engine, prompts, tokens)
-    picture = _start_picture(engine, size, _MANY_STEPS)
+    picture = _start_picture(engine, size, MAX_STEPS)
     _wait_for_steps(engine, picture, 2)
     first_ms = _first_ms(engine, context, rng)
     both = decode(engine, prompts, tokens)
@@ -164,9 +165,7 @@ def _ended_early(picture: Stream[Any]) -> HemiolaError:
         picture.result()
     except HemiolaError as error:
         return error
-    text = (
-        f"Invalid 'tokens': the picture of {_MANY_STEPS} steps ended before the text. Ask for fewer, or a larger size."
-    )
+    text = f"Invalid 'tokens': the picture of {MAX_STEPS} steps ended before the text. Ask for fewer, or a larger size."
     return InvalidRequest("tokens", text)
 
 

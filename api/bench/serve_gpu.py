@@ -21,7 +21,7 @@ from hemiola.core.errors import InvalidRequest
 from hemiola.core.events import Token
 
 from ..client import Client
-from .asked import PROMPT, SOME, check_media, check_models, check_prompts
+from .asked import PROMPT, SOME, asked_of, check_media, check_models, check_prompts
 from .http import running_server
 from .report import Report, Scenario, cost, machine_name, percentile
 
@@ -49,9 +49,10 @@ def run(
     """
     rng = random.Random(0)
     scenarios: list[Scenario] = []
-    check_models(models, texts=1, media=SOME)
-    check_prompts(models, context, tokens, least_tokens=2)
-    check_media(models, size, steps)
+    with asked_of(models) as calls:
+        check_models(calls, models, texts=1, media=SOME)
+        check_prompts(calls, context, tokens, least_tokens=2)
+        check_media(calls, size, steps)
     if max(rows) > MAX_CHATS:
         raise InvalidRequest("rows", f"Invalid 'rows': {max(rows)}. Allowed: {MAX_CHATS} at most: a server's queue.")
     began_s = time.monotonic()

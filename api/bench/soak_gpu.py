@@ -14,7 +14,7 @@ from hemiola.scheduler.scheduler import Scheduler
 from ..front.media import MediaFront
 from ..prefixes import forget_prefixes
 from ..stream import Stream
-from .asked import PROMPT, check_media, check_prompts
+from .asked import PROMPT, asked_of, check_media, check_prompts
 from .report import Report, Scenario, machine_name
 from .timed import TimedEngine
 
@@ -39,8 +39,9 @@ def run(
     """For `seconds` there are always as many requests as may be; then what runs may end. Repeats are of no use here."""
     if context < _LEAST_CONTEXT:
         raise InvalidRequest("context", f"Invalid 'context': {context}. The least is {_LEAST_CONTEXT}.")
-    check_prompts(models, context, min(_MAX_TOKENS, context))
-    check_media(models, size, steps)
+    with asked_of(models) as calls:
+        check_prompts(calls, context, min(_MAX_TOKENS, context))
+        check_media(calls, size, steps)
     rng = random.Random(0)
     with TimedEngine(*models, threads=threads) as engine:
         load = _Load(engine, rng, context, steps, size)

@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from hemiola.core.errors import InvalidRequest
 from hemiola.core.hub import ModelSource
 
-from .asked import check_models, check_prompts, check_rows
+from .asked import asked_of, check_models, check_prompts, check_rows
 from .limits import decode_bytes, free_memory, measure_limits, synchronize
 from .report import Report, Scenario, cost, machine_name, percentile, rate, seconds
 from .timed import LEAST_TOKENS, TimedEngine, decode, fresh_prompts, graphs_of, idle_share, prefill
@@ -37,8 +37,9 @@ def run(
     """Decode steps through the engine at each number of rows, then, with `against`, transformers in the same run."""
     if against not in (None, "transformers"):
         raise InvalidRequest("against", f"Invalid 'against': '{against}'. Allowed: transformers.")
-    check_models(models, texts=1, media=0)
-    check_prompts(models, context, tokens, least_tokens=LEAST_TOKENS)
+    with asked_of(models) as calls:
+        check_models(calls, models, texts=1, media=0)
+        check_prompts(calls, context, tokens, least_tokens=LEAST_TOKENS)
     rng = random.Random(0)
     limits = measure_limits(threads)
     scenarios: list[Scenario] = []

@@ -9,9 +9,10 @@ from hemiola.core.bounds import Bounds
 from hemiola.core.errors import InvalidRequest
 
 from ..bench import BENCHES, load
+from ..front.media import MAX_STEPS
 from .numbers import decimal, decimal_of, whole, whole_of
 
-STEPS = Bounds(1, 199)  # one more comes before what is measured
+STEPS = Bounds(1, MAX_STEPS - 1)  # one more comes before what is measured
 SECONDS = Bounds(0, 7 * 86_400, is_open=True)
 
 # Options that only some benchmarks take: as `run` calls them -> as people do.

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hemiola.core.bounds import plain
 from hemiola.core.errors import InvalidRequest
 
 from ..front.terms import engine_clock
@@ -172,7 +171,7 @@ class WrittenState(State):
 
     def fork(self, n: int = 1) -> Forks:
         forks = super().fork(n)
-        self._writing.note(ForkStep(self.branch, plain(n)))
+        self._writing.note(ForkStep(self.branch, len(forks)))
         return forks
 
     def join(self, forks: Sequence[State], how: Literal["gather", "concatenate"] = "gather") -> None:
