@@ -26,6 +26,7 @@ from .timed import LEAST_TOKENS, Decoding, TimedEngine, Window, blocks_per_s, de
 TARGETS = {16: (1.6, 1.10), 64: (1.75, 1.03)}
 NO_SHARES = "a CPU has no SMs to share: text and images take turns"
 _ALONE_STEPS = 6
+_MANY_STEPS = MAX_STEPS
 _AFTER_TEXT_STEPS = 2
 
 
@@ -116,7 +117,7 @@ def _round(engine: TimedEngine, rows: int, context: int, tokens: int, size: str 
     prompts = fresh_prompts(engine, rows, context, rng)
     prefill(engine, prompts)
     solo = decode(engine, prompts, tokens)
-    picture = _start_picture(engine, size, MAX_STEPS)
+    picture = _start_picture(engine, size, _MANY_STEPS)
     _wait_for_steps(engine, picture, 2)
     first_ms = _first_ms(engine, context, rng)
     both = decode(engine, prompts, tokens)
@@ -165,7 +166,9 @@ def _ended_early(picture: Stream[Any]) -> HemiolaError:
         picture.result()
     except HemiolaError as error:
         return error
-    text = f"Invalid 'tokens': the picture of {MAX_STEPS} steps ended before the text. Ask for fewer, or a larger size."
+    text = (
+        f"Invalid 'tokens': the picture of {_MANY_STEPS} steps ended before the text. Ask for fewer, or a larger size."
+    )
     return InvalidRequest("tokens", text)
 
 
