@@ -21,6 +21,7 @@ from .connection import Connection, to_json
 from .models import ServedModels
 from .pictures import PictureReader, picture_bodies
 from .programs import ProgramNews, read_scores, score_graph
+from .retries import MAX_RETRIES
 from .scores import read_echoed_scores
 from .stream import ClientStream
 from .terms import request_ids, term_fields
@@ -46,9 +47,13 @@ class Client(Asking):
         base_url: the URL, as OpenAI's client calls it.
         extensions: whether the server honours options beyond the OpenAI API; None: Hemiola, vLLM and SGLang do, as
             far as they know them, and are known by what they say of their models.
+        max_retries: how often a request is sent once more, if no connection could be made or the server says that it
+            took nothing (429 and 503: too much to do, or the engine starts again). When, is up to the server's
+            `Retry-After`, or after 0.5 s, 1 s and so on, up to 8 s; a server that wishes for more than 2 minutes is
+            not asked again. Whatever else happens is told at once: what a server may have begun is not asked for twice.
 
     Raises:
-        InvalidRequest: the URL is none.
+        InvalidRequest: the URL is none, or one of the others cannot be.
 
     Calls raise what the server says as the engine's errors, and those of `hemiola.api.client.errors`.
     Use it as a context manager, or `close()` it.
@@ -62,10 +67,11 @@ class Client(Asking):
         *,
         base_url: str | None = None,
         extensions: bool | None = None,
+        max_retries: int = MAX_RETRIES,
     ) -> None:
         if (url is None) == (base_url is None):
             raise InvalidRequest("url", "Say where the server is: Client('http://...'), or Client(base_url=...).")
-        self._connection = Connection(url or base_url or "", api_key, timeout)
+        self._connection = Connection(url or base_url or "", api_key, timeout, max_retries)
         self._models = ServedModels(self._connection, extensions)
         self._wakeups = Wakeups()
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import httpx
@@ -17,6 +18,7 @@ from .connection import Connection
 from .decode import decode_clip
 from .errors import ConnectionLost, error_of
 from .pictures import UNKNOWN_SEED, media_fields
+from .retries import TookNothing
 from .text import Push
 
 log = logging.getLogger(__name__)
@@ -71,13 +73,8 @@ class ClipReader:
         push(finished)
 
     async def _create(self, connection: Connection, body: bytes) -> tuple[dict[str, Any], httpx.Headers]:
-        """A job that was sent off is known before anybody gives up on it."""
-        creation = asyncio.ensure_future(connection.ask("POST", _PATH, body))
-        try:
-            job, headers = await asyncio.shield(creation)
-        except asyncio.CancelledError:
-            await _shielded(_forget_when_there(connection, creation))
-            raise
+        """Sent again only where the server took nothing, or there would be two jobs."""
+        job, headers = await connection.retried(partial(_create_once, connection, body))
         return _checked(job), headers
 
     async def _wait(
@@ -96,6 +93,16 @@ class ClipReader:
             raise error_of(job.get("error"), 500)
         push(Progress(self._id, "video", 100, 100))
         return job
+
+
+async def _create_once(connection: Connection, body: bytes) -> tuple[Any, httpx.Headers]:
+    """A job that was sent off is known before anybody gives up on it. Raises as `Connection.ask_once`."""
+    creation = asyncio.ensure_future(connection.ask_once("POST", _PATH, body))
+    try:
+        return await asyncio.shield(creation)
+    except asyncio.CancelledError:
+        await _shielded(_forget_when_there(connection, creation))
+        raise
 
 
 def _checked(job: Any) -> dict[str, Any]:
@@ -121,7 +128,7 @@ async def _forget(connection: Connection, job_id: str) -> None:
 async def _forget_when_there(connection: Connection, creation: "asyncio.Future[tuple[Any, httpx.Headers]]") -> None:
     try:
         job, _ = await creation
-    except HemiolaError:
+    except (HemiolaError, TookNothing):
         return  # then there is no job
     await _forget(connection, _checked(job)["id"])
 

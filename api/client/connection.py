@@ -7,9 +7,10 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import httpx
 
@@ -17,13 +18,17 @@ from hemiola.core.bounds import plain
 from hemiola.core.errors import HemiolaError, InvalidRequest
 
 from ..front.json_words import check_words
+from ..front.terms import check_integer
 from .errors import ConnectionLost, NoAnswer, Unreachable, error_of_body
+from .retries import TookNothing, refused, retried
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 MAX_CONNECTIONS = 512
 _CONNECT_S = 5.0
-_RETRY_AFTER_S = (0.1, 0.4, 1.0)  # only where no connection was made, so that nothing was sent
+_MOST_RETRIES = 1000
 _IDLE_S = 4.0  # servers close idle connections after 5 s or more
 _CLOSE_S = 10.0
 
@@ -35,13 +40,16 @@ class Connection:
         url: of the server, with or without `/v1`.
         api_key: sent with every request.
         timeout: seconds without a byte after which an answer is given up.
+        max_retries: how often a request of which nothing was done is sent once more: see `retries`.
 
     Raises:
-        InvalidRequest: the URL is none, nor the key one that a header can hold, nor the timeout a time.
+        InvalidRequest: the URL is none, nor the key one that a header can hold, nor the timeout a time, nor
+            `max_retries` a number.
     """
 
-    def __init__(self, url: str, api_key: str | None, timeout: float) -> None:
+    def __init__(self, url: str, api_key: str | None, timeout: float, max_retries: int) -> None:
         _check(url, api_key, timeout)
+        self._max_retries = check_integer("max_retries", max_retries, 0, _MOST_RETRIES)
         base = url.rstrip("/").removesuffix("/v1")
         headers = {"accept-encoding": "identity"}
         if api_key is not None:
@@ -114,22 +122,21 @@ class Connection:
         Raises:
             HemiolaError: what the server said, or what happened on the way there and back.
         """
-        headers = {} if body is None else {"content-type": "application/json"}
-        response = await self._send(self._http.build_request(method, path, content=body, headers=headers))
-        try:
-            if response.status_code >= 300:
-                raise error_of_body(await response.aread(), response.status_code)
+        async with self._read(await self.retried(partial(self._send, method, path, body))) as response:
             yield response
-        except httpx.TimeoutException as error:
-            raise NoAnswer(f"Nothing came from {self.url} for too long.") from error
-        except httpx.HTTPError as error:
-            raise ConnectionLost(f"The connection to {self.url} was lost: {_words(error)}") from error
-        finally:
-            await response.aclose()
 
     async def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[Any, httpx.Headers]:
         """The JSON value that answers it, and the response's headers. Raises as `request`."""
-        async with self.request(method, path, body) as response:
+        return await self.retried(partial(self.ask_once, method, path, body))
+
+    async def ask_once(self, method: str, path: str, body: bytes | None = None) -> tuple[Any, httpx.Headers]:
+        """As `ask`, for who has a reason to call `retried` himself.
+
+        Raises:
+            TookNothing: it may be asked again.
+            HemiolaError: see `request`.
+        """
+        async with self._read(await self._send(method, path, body)) as response:
             return read_json(await response.aread()), response.headers
 
     async def fetch(self, path: str) -> bytes:
@@ -137,19 +144,40 @@ class Connection:
         async with self.request("GET", path) as response:
             return await response.aread()
 
-    async def _send(self, request: httpx.Request) -> httpx.Response:
-        for pause_s in (*_RETRY_AFTER_S, None):
-            try:
-                return await self._http.send(request, stream=True)
-            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                if pause_s is None:
-                    raise Unreachable(f"No server can be reached at {self.url}: {_words(error)}") from error
-                await asyncio.sleep(pause_s)
-            except httpx.TimeoutException as error:
-                raise NoAnswer(f"{self.url} did not answer in time.") from error
-            except httpx.HTTPError as error:
-                raise ConnectionLost(f"The connection to {self.url} was lost: {_words(error)}") from error
-        raise AssertionError("the last attempt returns or raises")
+    async def retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """See `retries.retried`: as often as the client may."""
+        return await retried(attempt, self._max_retries)
+
+    async def _send(self, method: str, path: str, body: bytes | None) -> httpx.Response:
+        """One attempt. Raises as `ask_once`."""
+        headers = {} if body is None else {"content-type": "application/json"}
+        request = self._http.build_request(method, path, content=body, headers=headers)
+        try:
+            response = await self._http.send(request, stream=True)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            unreachable = Unreachable(f"No server can be reached at {self.url}: {_words(error)}")
+            raise TookNothing(unreachable) from error
+        except httpx.TimeoutException as error:
+            raise NoAnswer(f"{self.url} did not answer in time.") from error
+        except httpx.HTTPError as error:
+            raise ConnectionLost(f"The connection to {self.url} was lost: {_words(error)}") from error
+        if response.status_code < 300:
+            return response
+        async with self._read(response):
+            problem = error_of_body(await response.aread(), response.status_code)
+        raise refused(problem, response.status_code, response.headers)
+
+    @asynccontextmanager
+    async def _read(self, response: httpx.Response) -> AsyncIterator[httpx.Response]:
+        """The same, closed in the end."""
+        try:
+            yield response
+        except httpx.TimeoutException as error:
+            raise NoAnswer(f"Nothing came from {self.url} for too long.") from error
+        except httpx.HTTPError as error:
+            raise ConnectionLost(f"The connection to {self.url} was lost: {_words(error)}") from error
+        finally:
+            await response.aclose()
 
     def _start(self, name: str, work: Coroutine[Any, Any, None], on_cancelled: Callable[[], None]) -> None:
         def ended(task: asyncio.Task[None]) -> None:

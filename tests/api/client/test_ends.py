@@ -172,11 +172,10 @@ def test_an_address_that_is_none() -> None:
         Client("localhost")
 
 
-def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hemiola.api.client.connection._RETRY_AFTER_S", (0.01,))
+def test_nobody_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    with Client(f"http://127.0.0.1:{port}") as client, pytest.raises(Unreachable, match=str(port)):
+    with Client(f"http://127.0.0.1:{port}", max_retries=0) as client, pytest.raises(Unreachable, match=str(port)):
         client.chat("Hello")
 
 
@@ -186,6 +185,8 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"url": 5}, "Invalid 'url': 5"),
         ({"timeout": 0}, "Invalid 'timeout': 0"),
         ({"timeout": "1"}, "Invalid 'timeout': '1'"),
+        ({"max_retries": -1}, "Invalid 'max_retries': .* -1 instead"),
+        ({"max_retries": None}, "Invalid type for 'max_retries'"),
         ({"api_key": "secret\n"}, r"Invalid 'api_key'\. Allowed: printable"),
     ],
 )

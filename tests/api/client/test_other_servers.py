@@ -68,7 +68,7 @@ def canned() -> Iterator["socket.socket"]:
 
 def _ask(listener: socket.socket, response: bytes, kind: str = "chat", timeout: float = 10.0) -> Any:
     threading.Thread(target=_answer, args=(listener, response), daemon=True).start()
-    with Client(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=timeout) as client:
+    with Client(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=timeout, max_retries=0) as client:
         return getattr(client, kind)("Hello", model="m")
 
 
