@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
 
 from hemiola.core.errors import CorruptWeights, UnsupportedModel
-from hemiola.core.hub import ModelSource, WeightSummary, made_up_weights
+from hemiola.core.hub import ModelSource, WeightSummary, made_up_weights, one_line, read_config
 from hemiola.core.hub.source import read_json
-from hemiola.llm.loading import forget_padding, one_line
+from hemiola.llm.loading import auto_class, has_language_head, supported
 
 
 def count_params(source: ModelSource) -> WeightSummary:
     """Parameters of all parts of a model, each counted once however often it is used. Needs configs alone.
 
     Raises:
-        UnsupportedModel: a part is of a class that its library does not have, or the model is no folder of configs.
+        UnsupportedModel: a part is of a class that its library does not have or that no code here runs, or the model
+            is no folder of configs.
         CorruptWeights: a config has a field that the library makes no model of.
     """
     if source.path.is_file():
@@ -31,8 +31,9 @@ def count_params(source: ModelSource) -> WeightSummary:
 def params_by_part(source: ModelSource) -> dict[str, int]:
     """The same by part: `model` for a language model."""
     if source.kind == "language":
-        config = _language_config(source.path)
-        return {"model": _count(source.path, AutoModelForCausalLM.from_config, config)}
+        config = read_config(source.path, supported())
+        auto = auto_class(config, has_head=has_language_head(config))
+        return {"model": _count(source.path, auto.from_config, config)}
     found = {}
     for name, library, class_name in source.components:
         folder = source.path / name
@@ -40,15 +41,6 @@ def params_by_part(source: ModelSource) -> dict[str, int]:
         if (folder / "config.json").is_file() and not is_shared:
             found[name] = _count(folder, *_part(folder, library, class_name))
     return found
-
-
-def _language_config(folder: Path) -> Any:
-    try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True)
-    except Exception as error:  # of a wrong field the library raises kinds of its own
-        raise UnsupportedModel(f"{folder / 'config.json'}: {one_line(error)}") from error
-    forget_padding(config)
-    return config
 
 
 def _part(folder: Path, library: str, class_name: str) -> tuple[Any, Any]:
@@ -69,6 +61,8 @@ def _count(folder: Path, make: Any, config: Any) -> int:
     try:
         with torch.device("meta"):
             module = make(config)
+    except ImportError as error:  # the library needs a package that is not there
+        raise UnsupportedModel(f"{folder / 'config.json'}: {one_line(error)}") from error
     except Exception as error:  # whatever the libraries raise for fields that are wrong
         raise CorruptWeights(f"No model can be made of {folder / 'config.json'}: {one_line(error)}") from error
     return sum(parameter.numel() for parameter in module.parameters())

@@ -14,6 +14,7 @@ from torch import nn
 
 from hemiola.core.config import LoadFormat
 from hemiola.core.errors import CorruptWeights, HemiolaError, UnsupportedModel
+from hemiola.core.hub import one_line
 
 from .edge import PipelineFiles
 
@@ -78,7 +79,7 @@ class Components:
         except HemiolaError:
             raise
         except Exception as error:  # whatever the libraries raise for files that are missing, cut short or wrong
-            raise CorruptWeights(f"{folder} cannot be loaded as {made.__name__}: {error}") from error
+            raise CorruptWeights(f"{folder} cannot be loaded as {made.__name__}: {one_line(error)}") from error
         for problem in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
             if found := list(info.get(problem, ())):
                 shown = ", ".join(str(key) for key in found[:3])
@@ -91,8 +92,8 @@ class Components:
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # whatever the libraries raise for fields that are wrong
-            folder, said = self._files.component(name), " ".join(str(error).split())
-            raise CorruptWeights(f"{folder / 'config.json'} gives no {made.__name__}: {said}") from error
+            path = self._files.component(name) / "config.json"
+            raise CorruptWeights(f"{path} gives no {made.__name__}: {one_line(error)}") from error
 
     def _made_up(self, made: Any, name: str, dtype: torch.dtype) -> nn.Module:
         config = dict(self._files.config(name))

@@ -6,17 +6,18 @@ Weights are read from safetensors and converted to one dtype. The hub has made s
 import importlib
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_MAPPING, AutoModel, AutoModelForCausalLM
 
 from ..core.config import LoadFormat
 from ..core.errors import CorruptWeights, UnsupportedModel
-from ..core.hub import check_weights
+from ..core.hub import check_weights, context_len, forget_padding, one_line, read_config
 from ..core.hub.source import inspect
 from ..kernels.registry import Target
 from .models import MODELS
@@ -26,8 +27,6 @@ from .models.tensors import DummyTensors, FileTensors, Tensors
 from .models.transformers_decoder import ATTENTION, TransformersDecoder, register
 
 log = logging.getLogger(__name__)
-
-_SAID_LEN = 400  # characters
 
 
 def load_model(
@@ -50,9 +49,18 @@ def load_model(
         CorruptWeights: weights are missing, broken or not what the config says.
         UnsupportedModel: nothing here runs it; the message says what is supported.
     """
-    config = _read_config(source) if isinstance(source, Path) else source
-    folder = source if isinstance(source, Path) and load_format == "auto" else None
-    choices = backends or {}
+    config = _config_of(source)
+    length = context_len(source) if isinstance(source, Path) else None
+    model = _load(config, source if load_format == "auto" else None, dtype, device, backends or {}, has_head)
+    if length is not None:
+        model.shape = replace(model.shape, max_len=length)  # as the edge reads it
+    return model
+
+
+def _load(
+    config: Any, source: Any, dtype: torch.dtype, device: torch.device, choices: Mapping[str, str], has_head: bool
+) -> LanguageModel:
+    folder = source if isinstance(source, Path) else None
     reason = "asked for" if choices.get("model") == "transformers" else _why_not_own(config)
     log.info("model: %s -> %s", config.model_type, f"transformers ({reason})" if reason else "own decoder")
     if reason is None:
@@ -63,11 +71,11 @@ def load_model(
     return _load_generic(config, folder, dtype, device, has_head)
 
 
-def _read_config(folder: Path) -> Any:
-    try:
-        return AutoConfig.from_pretrained(folder, local_files_only=True)
-    except Exception as error:  # of a wrong field the library raises kinds of its own
-        raise UnsupportedModel(f"{folder / 'config.json'}: {one_line(error)} {supported()}") from error
+def _config_of(source: Path | Any) -> Any:
+    if isinstance(source, Path):
+        return read_config(source, supported())
+    forget_padding(source)
+    return source
 
 
 def supported() -> str:
@@ -76,6 +84,18 @@ def supported() -> str:
         f"Supported: {', '.join(MODELS)}, and every other causal decoder of transformers {transformers.__version__} "
         "whose layers all attend through its AttentionInterface."
     )
+
+
+def auto_class(config: Any, *, has_head: bool) -> Any:
+    """What makes a model of the config, with a language head or without.
+
+    Raises:
+        UnsupportedModel: nothing does: most such models see pictures, or translate.
+    """
+    known, auto = (MODEL_FOR_CAUSAL_LM_MAPPING, AutoModelForCausalLM) if has_head else (MODEL_MAPPING, AutoModel)
+    if type(config) not in known:
+        raise UnsupportedModel(f"'{config.model_type}' is no causal decoder. {supported()}")
+    return auto
 
 
 def _own_config(config: Any) -> Callable[[Any], DecoderConfig]:
@@ -112,8 +132,7 @@ def _load_generic(
     config: Any, folder: Path | None, dtype: torch.dtype, device: torch.device, has_head: bool
 ) -> LanguageModel:
     register()
-    forget_padding(config)
-    auto = AutoModelForCausalLM if has_head else AutoModel
+    auto = auto_class(config, has_head=has_head)
     options: dict[str, Any] = {"dtype": dtype, "attn_implementation": ATTENTION}
     try:
         if folder is None:
@@ -127,7 +146,7 @@ def _load_generic(
                 raise CorruptWeights(f"{folder}: {len(names)} tensors are in no weight file, {names[0]} the first.")
     except (SafetensorError, RuntimeError) as error:
         raise CorruptWeights(f"{folder} cannot be loaded: {one_line(error)}") from error
-    except ValueError as error:
+    except (ValueError, ImportError) as error:  # the latter where the library needs a package that is not there
         raise UnsupportedModel(f"'{config.model_type}': {one_line(error)} {supported()}") from error
     except KeyError as error:
         if error.args != (ATTENTION,):
@@ -137,29 +156,12 @@ def _load_generic(
     return TransformersDecoder(model.to(device), has_head=has_head)
 
 
-def forget_padding(config: Any) -> None:
-    """Nothing here pads, and the library refuses a token for it that the vocabulary has no room for."""
-    text = config.get_text_config()
-    padding, vocab_size = getattr(text, "pad_token_id", None), getattr(text, "vocab_size", None)
-    if isinstance(padding, int) and isinstance(vocab_size, int) and not 0 <= padding < vocab_size:
-        text.pad_token_id = None
-
-
-def one_line(error: Exception) -> str:
-    """What a library says of a mistake: the first paragraph, in one line, for the field may be in the second one.
-
-    Cut where it goes on to list all that the library knows.
-    """
-    text = " ".join(str(error).strip().partition("\n\n")[0].split()) or type(error).__name__
-    return text if len(text) <= _SAID_LEN else f"{text[:_SAID_LEN]}..."
-
-
 def has_language_head(source: Path | Any) -> bool:
     """Whether the model can generate text: bare encoders say so in their architecture's name.
 
     Raises:
         UnsupportedModel: the config cannot be read.
     """
-    config = _read_config(source) if isinstance(source, Path) else source
+    config = _config_of(source)
     architecture = next(iter(getattr(config, "architectures", None) or ()), "")
     return not architecture.endswith("Model") or architecture.endswith("LMHeadModel")

@@ -3,24 +3,23 @@
 Libraries tell of a wrong one by a traceback, or not before the first request. Knows the names that most models share.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..bounds import shown
 from ..errors import CorruptWeights
 
-_COUNTS = (
-    "vocab_size",
+# Some models have one of these for each layer.
+_COUNTS_OF_LAYERS = (
     "hidden_size",
     "intermediate_size",
     "num_hidden_layers",
     "num_attention_heads",
     "num_key_value_heads",
     "head_dim",
-    "max_position_embeddings",
-    "n_positions",
 )
+_COUNTS = ("vocab_size", "max_position_embeddings", "n_positions")
 
 
 def check_numbers(path: Path, config: Mapping[str, Any]) -> None:
@@ -29,25 +28,31 @@ def check_numbers(path: Path, config: Mapping[str, Any]) -> None:
     Raises:
         CorruptWeights: names the file, the field, its value and what is allowed.
     """
-    for each in (config, config.get("text_config")):
-        if isinstance(each, Mapping):
-            for field in _COUNTS:
-                _check_count(path, field, each.get(field))
-            _check_against_each_other(path, each)
+    text = config.get("text_config")
+    if not isinstance(text, Mapping | None):
+        raise CorruptWeights(f"{path}: text_config is {shown(text)}. Allowed: an object.")
+    for part in (config, text or {}):
+        for field in _COUNTS_OF_LAYERS:
+            value = part.get(field)
+            if not isinstance(value, list) or not all(map(_is_count, value)):
+                check_count(path, field, value)
+        for field in _COUNTS:
+            check_count(path, field, part.get(field))
+        _check_against_each_other(path, part)
 
 
-def _check_count(path: Path, field: str, value: object) -> None:
-    """Some models have one for each layer."""
-    for each in _each(value):
-        if isinstance(each, bool) or not isinstance(each, int) or each < 1:
-            raise CorruptWeights(f"{path}: {field} is {shown(value)}. Allowed: a whole number above 0.")
+def check_count(path: Path, field: str, value: object) -> None:
+    """Refuses what is there and counts nothing.
+
+    Raises:
+        CorruptWeights: as `check_numbers`.
+    """
+    if value is not None and not _is_count(value):
+        raise CorruptWeights(f"{path}: {field} is {shown(value)}. Allowed: a whole number above 0.")
 
 
-def _each(value: object) -> Iterator[object]:
-    if isinstance(value, list):
-        yield from value
-    elif value is not None:
-        yield value
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _check_against_each_other(path: Path, config: Mapping[str, Any]) -> None:

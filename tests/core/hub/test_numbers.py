@@ -39,6 +39,10 @@ def write(folder: Path, **changes: Any) -> Path:
         ({"intermediate_size": [64, -1]}, "intermediate_size is [64, -1]."),
         ({"num_attention_heads": 7}, "num_attention_heads is 7."),
         ({"text_config": {"head_dim": 0}}, "head_dim is 0."),
+        ({"text_config": "abc"}, "text_config is 'abc'."),
+        ({"intermediate_size": [64, None]}, "intermediate_size is [64, None]."),
+        ({"max_position_embeddings": [96, 96]}, "max_position_embeddings is [96, 96]."),
+        ({"vocab_size": []}, "vocab_size is []."),
     ],
 )
 def test_wrong_numbers_are_named(tmp_path: Path, changes: dict[str, Any], says: str) -> None:
