@@ -16,6 +16,7 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from ..core.errors import InvalidRequest
+from ..core.hub.source import read_json
 
 
 class ChatTemplate:
@@ -24,6 +25,9 @@ class ChatTemplate:
     Args:
         folder: has `chat_template.jinja`, or a template in `tokenizer_config.json`. One without is no error until
             something is rendered.
+
+    Raises:
+        CorruptWeights: one of these files is there and cannot be read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -121,5 +125,4 @@ def _raise(message: str) -> None:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return content
+    return read_json(path) if path.is_file() else {}

@@ -1,6 +1,5 @@
 """From messages or prompts to validated TextRequests, and from events to answers. No torch; reads only small files."""
 
-import json
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +9,8 @@ import msgspec
 
 from hemiola.core.errors import ContextTooLong, CorruptWeights, InvalidRequest
 from hemiola.core.events import Event, Finished, FinishReason, Token
+from hemiola.core.hub import context_len, text_part
+from hemiola.core.hub.source import read_json
 from hemiola.core.request import Sampling, TextRequest
 from hemiola.llm.chat_template import ChatTemplate
 from hemiola.llm.detokenize import Detokenizer
@@ -18,15 +19,13 @@ from hemiola.llm.tokenizer import TextTokenizer
 from ..results import Answer, ToolCall
 from .answers import AnswerParser, Delta, collect
 from .conversation import read_messages, split_begun
-from .terms import CallTerms, check_flag, check_integer, check_number, check_text, wrong_type
+from .defaults import check_temperature, check_top_k, check_top_p, read_defaults
+from .terms import CallTerms, check_flag, check_integer, check_text, wrong_type
 from .tools import offered_tools
 
 Messages = str | Sequence[Mapping[str, Any]]
 
 _NOT_OPTIONS = frozenset({"self", "messages", "tools", "add_generation_prompt"})
-
-# What configs call it.
-_CONTEXT_LENS = ("max_position_embeddings", "n_positions")
 
 MAX_N = 128
 MAX_ANSWERS = 1024
@@ -44,7 +43,9 @@ class TextFront:
         tokenizer_folder: where tokenizer and chat template are, if they are another model's.
 
     Raises:
-        ModelNotFound, CorruptWeights: there is no tokenizer that can be read, or it is none of this model's.
+        ModelNotFound, CorruptWeights: there is no tokenizer that can be read, or it is none of this model's, or a
+            config says what cannot be.
+        UnsupportedModel: there is no telling how long the context is.
     """
 
     kind = "text"
@@ -53,11 +54,9 @@ class TextFront:
         self.name = name
         self.tokenizer = TextTokenizer(tokenizer_folder or folder)
         self.template = ChatTemplate(tokenizer_folder or folder)
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        described = config.get("text_config") or config
-        self.context_len: int = next((described[name] for name in _CONTEXT_LENS if described.get(name)), 2048)
-        self._generation = _generation_config(folder, config)
-        vocab_size = described.get("vocab_size")
+        self.context_len = context_len(folder)
+        self._defaults = read_defaults(folder)
+        vocab_size = text_part(read_json(folder / "config.json")).get("vocab_size")
         if isinstance(vocab_size, int) and self.tokenizer.num_own_tokens > vocab_size:
             raise CorruptWeights(
                 f"{folder / 'config.json'}: vocab_size is {vocab_size}, but the tokenizer has "
@@ -182,17 +181,17 @@ class TextFront:
             raise ContextTooLong(param, text)
         if max_tokens is not None:
             max_tokens = check_integer("max_tokens", max_tokens, 1, self.context_len)
-        defaults = self._generation
+        defaults = self._defaults
         first_seed = random.getrandbits(32) if seed is None else check_integer("seed", seed, -(2**63), 2**63 - 1)
         if not _is_array(stop_token_ids):
             raise wrong_type("stop_token_ids", "an array of integers", stop_token_ids)
         _check_count("stop_token_ids", stop_token_ids, MAX_STOPS)
         ends = tuple(self._checked_id("stop_token_ids", i) for i in stop_token_ids)
         sampling = Sampling(
-            temperature=check_number("temperature", _of(temperature, defaults["temperature"]), 0.0, 2.0),
-            top_p=_check_top_p(_of(top_p, defaults["top_p"])),
-            top_k=max(check_integer("top_k", _of(top_k, defaults["top_k"]), -1, 2**31), 0),
-            stop_token_ids=ends if check_flag("ignore_eos", ignore_eos) else (*defaults["stop_token_ids"], *ends),
+            temperature=check_temperature(_of(temperature, defaults.temperature)),
+            top_p=check_top_p(_of(top_p, defaults.top_p)),
+            top_k=check_top_k(_of(top_k, defaults.top_k)),
+            stop_token_ids=ends if check_flag("ignore_eos", ignore_eos) else (*defaults.stop_token_ids, *ends),
             stop=check_stops(stop),
             logprobs=None if logprobs is None else check_integer("logprobs", logprobs, 0, MAX_TOP_LOGPROBS),
         )
@@ -218,8 +217,7 @@ class TextFront:
     @property
     def end_ids(self) -> tuple[int, ...]:
         """The tokens that end the model's turn."""
-        ids: tuple[int, ...] = self._generation["stop_token_ids"]
-        return ids
+        return self._defaults.stop_token_ids
 
     def detokenizer(self, request: TextRequest) -> Detokenizer:
         """One that turns the request's tokens into text and looks for its stop strings."""
@@ -296,21 +294,6 @@ def context_message(context_len: int, prompt_len: int, max_tokens: int) -> str:
     )
 
 
-def _generation_config(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Sampling defaults and end-of-turn ids; greedy where the model says that it does not sample."""
-    path = folder / "generation_config.json"
-    generation = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    eos = generation.get("eos_token_id", config.get("eos_token_id"))
-    stops = tuple(eos) if isinstance(eos, list) else () if eos is None else (eos,)
-    samples = generation.get("do_sample", True)
-    return {
-        "temperature": (generation.get("temperature") or 1.0) if samples else 0.0,
-        "top_p": (generation.get("top_p") or 1.0) if samples else 1.0,
-        "top_k": (generation.get("top_k") or 0) if samples else 0,
-        "stop_token_ids": stops,
-    }
-
-
 def check_stops(stop: str | Sequence[str] | None) -> tuple[str, ...]:
     """The strings that end an answer.
 
@@ -345,12 +328,6 @@ def _is_ids(prompt: Sequence[Any]) -> bool:
 def _wrapped(seed: int) -> int:
     """Within 64 bits with a sign, whatever was counted on."""
     return (seed + 2**63) % 2**64 - 2**63
-
-
-def _check_top_p(value: Any) -> float:
-    if check_number("top_p", value, 0.0, 1.0) == 0:
-        raise InvalidRequest("top_p", "Invalid 'top_p': 0. Expected a value > 0.", "decimal_below_min_value")
-    return float(value)
 
 
 def _of(value: Any, default: Any) -> Any:
