@@ -85,10 +85,10 @@ def test_a_model_that_is_no_decoder_is_refused_as_one_that_is_not_supported(tmp_
 
 
 def test_a_config_of_which_no_text_part_can_be_told_is_refused(tmp_path: Path) -> None:
-    """It has two of them: a ValueError of the library."""
+    """It has two of them, which was a ValueError of the library; some versions of it say something else."""
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "musicgen", "max_position_embeddings": 64}))
     (said,) = refusals(tmp_path)
-    assert "config.json: Multiple valid text configs" in said and "Supported: llama, " in said
+    assert said.startswith(f"{tmp_path / 'config.json'}: ") and "Supported: llama, " in said
 
 
 def test_a_model_for_which_a_package_is_missing_is_not_called_corrupt(
