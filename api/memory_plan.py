@@ -5,6 +5,9 @@ import torch
 from .compose import LoadPlan
 from .wire import MemoryLine
 
+_ASKED = {"language": "text", "media": "pictures and clips"}
+"""What is asked of each lane."""
+
 
 def memory_lines(loads: LoadPlan) -> tuple[MemoryLine, ...]:
     """All that is planned: weights of each model, activations of each lane, graphs, arena, host tier."""
@@ -25,13 +28,14 @@ def memory_lines(loads: LoadPlan) -> tuple[MemoryLine, ...]:
         f"max_frames {config.max_frames}",
     }
     lines += [
-        MemoryLine(f"activations, {lane} lane", nbytes, f"{why}: {limits[lane]}")
+        MemoryLine(f"activations of {_ASKED[lane]}", nbytes, f"{why}: {limits[lane]}")
         for lane, nbytes in config.activations.items()
     ]
     if config.is_gpu:
         lines.append(MemoryLine("graphs", config.graph_bytes, "scratch memory of captured steps"))
-    lines.append(MemoryLine("arena", config.memory_bytes, _why(loads, "memory_bytes")))
-    lines.append(MemoryLine("host tier", config.host_bytes, _why(loads, "host_bytes")))
+    kept, aside = (f"{field}: {_why(loads, field)}" for field in ("memory_bytes", "host_bytes"))
+    lines.append(MemoryLine("arena", config.memory_bytes, f"KV caches and latents; {kept}"))
+    lines.append(MemoryLine("host tier", config.host_bytes, f"requests and KV caches set aside; {aside}"))
     return tuple(lines)
 
 

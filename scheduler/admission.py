@@ -7,13 +7,13 @@ later can be parked for it.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hemiola.core.errors import CannotFit, HemiolaError, StepFailed
+from hemiola.core.errors import HemiolaError, StepFailed
 from hemiola.core.events import Event, Failed
 from hemiola.core.request import Request, TextRequest
 from hemiola.core.service import completion_due_s, token_due_s
 from hemiola.core.step import Refused, Runner, Shortfall
 
-from .pressure import Lateness, Pressure, lateness
+from .pressure import Lateness, Pressure, lateness, no_room
 from .running import Running, RunningSet
 
 
@@ -82,7 +82,7 @@ class Admission:
         if self.num_queued == num_queued:
             first = min(self._queued.values(), key=_urgency)
             self.remove(first.id)
-            error = CannotFit(f"This request to '{first.model}'", self._missing_bytes, 0)
+            error = no_room(f"this request to '{first.model}'", self._missing_bytes)
             self._emit(Failed(first.id, error.code, error.message))
         return True
 

@@ -153,7 +153,7 @@ class Pressure:
             return None
         stuck = held or [(entry, entry.state.bytes_needed) for entry in self.parked]
         entry, nbytes = max(stuck, key=lambda pair: _lateness(pair[0]))
-        return entry, CannotFit(f"The next {entry.state.phase} step of '{entry.state.model}'", nbytes, 0)
+        return entry, no_room(f"the next {entry.state.phase} step of '{entry.state.model}'", nbytes)
 
     def _park_to_tidy(self) -> bool:
         """Parks the most urgent state that waits: what lies in the way may be its own, and it comes back in one place.
@@ -192,6 +192,12 @@ class Pressure:
 
     def _is_running(self, entry: Running) -> bool:
         return self._running.of(entry.state) is entry
+
+
+def no_room(what: str, missing_bytes: int) -> CannotFit:
+    """Of what nobody can make room for any more."""
+    hint = "Ask for less at once, or raise the engine's 'memory_bytes' or 'host_bytes'."
+    return CannotFit(f"Beside what is in use already, {what}", missing_bytes, 0, hint)
 
 
 def _lateness(entry: Running) -> Lateness:

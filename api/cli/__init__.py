@@ -65,7 +65,8 @@ def _as_typed(error: HemiolaError, parser: argparse.ArgumentParser) -> str:
     param = error.param if isinstance(error, InvalidRequest) else None
     for action in parser._actions:
         for option in action.option_strings[-1:]:
-            for name in {action.dest, option.lstrip("-").replace("-", "_")}:
+            in_bytes = action.dest.replace("_mib", "_bytes")
+            for name in {action.dest, in_bytes, option.lstrip("-").replace("-", "_")}:
                 # What comes from the engine's process has its words alone. Other fields than the one at fault are
                 # named as hints, but a plain word may as well be a value.
                 if name == param or f"Invalid '{name}'" in message or "_" in name:

@@ -94,18 +94,19 @@ class Arena:
             raise ValueError(f"There is a page class '{name}' already.")
         span_bytes = max(aligned((MIN_PAGES_PER_SPAN + 1) * page_bytes), self.span_bytes)
         if self.nbytes // span_bytes < MIN_SPANS:
-            largest = self.nbytes // MIN_SPANS // ALIGNMENT * ALIGNMENT // (MIN_PAGES_PER_SPAN + 1)
+            least = MIN_SPANS * span_bytes
             raise CannotFit(
-                f"Page class '{name}' with pages of {page_bytes} bytes ({MIN_SPANS} spans of {MIN_PAGES_PER_SPAN} "
-                f"pages are the least; pages of {largest} bytes would fit)",
-                MIN_SPANS * span_bytes,
+                f"The smallest KV cache of '{name}'",
+                least,
                 self.nbytes,
+                f"Raise the engine's 'memory_bytes' to {-(-least // 2**20)} MiB or more.",
             )
         if span_bytes > self.span_bytes and not self._room.recut(span_bytes):
             raise CannotFit(
-                f"A span for page class '{name}' (pages are held already: load the model with the largest pages first)",
+                f"A part of the KV cache of '{name}'",
                 span_bytes,
                 self.span_bytes,
+                f"Other models' parts are that small, and in use already: name '{name}' before them.",
             )
         self._room.page_classes[name] = page_class = PageClass(
             name, page_bytes, buffer=self.buffer, span_bytes=span_bytes, land=self._room, clock=self.clock

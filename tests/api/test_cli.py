@@ -98,7 +98,8 @@ def test_info_lists_what_memory_is_for(capsys: pytest.CaptureFixture[str], monke
     assert main(["info", "dummy:llama-tiny", "--memory-mib", "64"]) == 0
     shown = capsys.readouterr().out
     assert "weights of dummy:llama-tiny" in shown and "1.9 M parameters, random" in shown
-    assert "64 MiB" in shown and "host tier" in shown
+    assert "64 MiB" in shown and "memory_bytes: as asked" in shown
+    assert "host tier" in shown and "host_bytes: default on a CPU" in shown
 
 
 @pytest.mark.parametrize(
@@ -164,6 +165,8 @@ def test_a_benchmark_prints_one_json_object_and_fails_below_its_targets(
         (["image", "a fox", "-n", "0"], ["'-n'", "got 0"]),
         (["image", "a fox", "-m", "dummy:llama-tiny"], ["'--model': 'dummy:llama-tiny' makes no image. ", IMAGE]),
         (["video", "a fox", "-m", "dummy:z-image-tiny"], ["'dummy:z-image-tiny' makes no video", CLIP]),
+        (["chat", "hi", "-m", CHAT, "--memory-mib", "1"], [f"KV cache of '{CHAT}'", "'--memory-mib' to 2 MiB or more"]),
+        (["image", "a fox", "--memory-mib", "1"], ["but 1024.0 KiB", "'size', or raise the engine's '--memory-mib'"]),
         (["chat", "hi", "-m", IMAGE, "-m", CLIP], [f"none of '{IMAGE}', '{CLIP}' makes text", CHAT]),
         (["chat", "hi", "-m", CHAT, "-m", "b=dummy:llama-tiny"], [f"each of '{CHAT}', 'b' makes text. Allowed: one"]),
         (["demo", "-m", "dummy:llama-tiny"], ["'dummy:llama-tiny' makes no image. Allowed: one model", IMAGE]),

@@ -263,7 +263,7 @@ def test_an_engine_that_cannot_fit_says_so_before_it_loads() -> None:
     with pytest.raises(CannotFit, match=r"Serving chat needs [\d.]+ MiB, but [\d.]+ MiB can be had at most") as caught:
         Engine(f"chat={models.folder('chat')}", memory_bytes=1 << 50)
     assert caught.value.bytes_needed > 1 << 50 > caught.value.bytes_available
-    with pytest.raises(CannotFit, match="pages of 1536 bytes"):
+    with pytest.raises(CannotFit, match=r"KV cache of 'chat' needs .* but 64\.0 KiB .*'memory_bytes' to 1 MiB"):
         Engine(f"chat={models.folder('chat')}", memory_bytes=64 << 10)
 
 
