@@ -5,8 +5,10 @@ there, one of each model at a time.
 """
 
 import random
+import re
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -29,6 +31,7 @@ MAX_CHATS = 256
 _BEFORE_S = 2.0  # how long pictures and clips are being made before chats begin beside them
 _START_S = 900.0  # kernels may have to be compiled
 _LOOK_EVERY_S = 0.01
+_STEP_SECONDS = re.compile(r'hemiola_step_seconds_total\{model="(?P<model>[^"]*)".*\} (?P<seconds>\S+)')
 
 
 def run(
@@ -61,15 +64,19 @@ def run(
         served = _Served.at(url)
         ask = partial(_Chats.run, client, partial(_prompts, url, served.text, context, rng), served.text, tokens)
         media = _Media(client, served.media, {"num_inference_steps": steps} | ({} if size is None else {"size": size}))
-        ask(1)
         for num_chats in rows:
+            ask(num_chats)  # what is learned or made by the first ones counts for neither side
             alone, beside = _Chats(), _Chats()
             for _ in range(repeats):
                 alone.add(ask(num_chats))
                 with media.made():
                     beside.add(ask(num_chats))
             scenarios += _compared(f"{num_chats} x {context}", alone, beside)
-    notes = (started, *(f"{name} made {count} meanwhile" for name, count in media.num_made.items()))
+        seconds = _seconds_at_work(url)
+    notes = (
+        started,
+        *(f"{name} made {count} meanwhile, in {seconds[name]:.1f} s at work" for name, count in media.num_made.items()),
+    )
     return Report("serve-gpu", machine_name(), "auto", threads, tuple(scenarios), notes)
 
 
@@ -93,6 +100,15 @@ def _prompts(url: str, model: str, context: int, rng: random.Random, count: int)
         answer = httpx.post(f"{url}/tokenize", json={"model": model, "prompt": text}).raise_for_status()
         prompts.append(answer.json()["tokens"][:context])
     return prompts
+
+
+def _seconds_at_work(url: str) -> dict[str, float]:
+    """Of each model, the device time of all its steps so far."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for line in httpx.get(f"{url}/metrics").raise_for_status().text.splitlines():
+        if step := _STEP_SECONDS.match(line):
+            seconds[step["model"]] += float(step["seconds"])
+    return seconds
 
 
 @dataclass(frozen=True, slots=True)

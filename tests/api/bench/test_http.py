@@ -1,6 +1,7 @@
 """The benchmarks over HTTP start a server, compare, and leave no process behind."""
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ def test_chats_beside_pictures_and_clips_are_compared_with_chats_alone() -> None
     pictures, clips = (note for note in report.notes if "meanwhile" in note)
     assert "dummy:z-image-tiny made" in pictures and "dummy:wan-tiny made" in clips
     assert "made 0" not in pictures
+    assert all(re.fullmatch(r".* meanwhile, in (?!0\.0)[0-9.]+ s at work", note) for note in (pictures, clips))
     assert _children() == before
 
 
