@@ -17,7 +17,8 @@ class Running:
         is_held: parked, being copied, or waiting for memory: not to be launched.
         waits_for_end: how many requests had ended when it was parked for another: it comes back when one more has.
         is_short: its step lacked memory, and it was not launched since. Nobody later takes memory before it.
-        is_suspect: a batch with it failed; it runs alone until a step succeeded.
+        is_suspect: a batch with it failed; it runs alone until a step that was launched since then succeeded.
+        num_before_fault: how many of its steps in flight were launched before.
         tidied_at: how many requests had ended when it was parked only to put its memory in order.
     """
 
@@ -30,6 +31,7 @@ class Running:
     waits_for_end: int = -1
     is_short: bool = False
     is_suspect: bool = False
+    num_before_fault: int = 0
     tidied_at: int = -1
 
 
@@ -78,4 +80,15 @@ class RunningSet:
             entry = self.entries.get(state)
             if entry is not None:
                 entry.in_flight -= 1
-                entry.is_suspect = False
+                if entry.num_before_fault:
+                    entry.num_before_fault -= 1
+                else:
+                    entry.is_suspect = False
+
+    def suspect(self, states: Iterable[Any]) -> None:
+        """A step over them failed when it was to be launched."""
+        for state in states:
+            entry = self.entries.get(state)
+            if entry is not None:
+                entry.is_suspect = True
+                entry.num_before_fault = entry.in_flight

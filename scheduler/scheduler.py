@@ -179,6 +179,8 @@ class Scheduler:
             runner.cancel(batch)
             self._isolate(batch.states, error)
             return True
+        if not pending.done():
+            self.costs.observe_launch(batch.cost_key, self._clock() - slot.now_s)
         lane.steps.append(LaunchedStep(runner, batch, pending, slot, phase, cost_key, predicted_s))
         self.running.launched(batch.states)
         return True
@@ -259,10 +261,7 @@ class Scheduler:
         if len(states) == 1:
             self._fail_state(states[0], error)
             return
-        for state in states:
-            entry = self.running.of(state)
-            if entry is not None:
-                entry.is_suspect = True
+        self.running.suspect(states)
 
     def _fail_state(self, state: Any, error: Exception) -> None:
         entry = self.running.of(state)
