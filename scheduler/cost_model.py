@@ -5,7 +5,7 @@ Haykin, Adaptive Filter Theory, chapter on Kalman filters), where x are a consta
 keep them near one. Pure Python, some 20 microseconds an observation. Knows no model and no tensor.
 """
 
-import math
+from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -21,6 +21,7 @@ _DRIFT = 1e-5  # share of the prior variance that a weight's own variance regain
 _NOISE = 0.1  # a step's seconds scatter by about this share
 _OUTLIER = 4.0  # a step this many times slower than predicted counts as if it were only this slow
 _ERROR_MEMORY = 0.9
+_LATELY = 8  # launches: the shortest of them is one that was not held up, as by compiling
 # Beyond this many times the largest work seen, a line fitted to small steps says little: see `_LinearModel.predict`.
 _TRUSTED_RANGE = 2.0
 
@@ -37,8 +38,7 @@ def _dot(a: list[float], b: list[float]) -> float:
 class _LinearModel:
     """Weights, their covariance, and how wrong predictions were (mean relative error).
 
-    `peak` has the largest value seen of each feature; `peak_s` and `least_s` are the seconds of the slowest and of the
-    fastest step seen.
+    `peak` has the largest value seen of each feature, `peak_s` the seconds of the slowest step seen.
     """
 
     weights: list[float] = field(default_factory=lambda: list(_PRIOR))
@@ -49,7 +49,6 @@ class _LinearModel:
     relative_error: float = 1.0
     peak: list[float] = field(default_factory=lambda: [0.0] * 8)
     peak_s: float = 0.0
-    least_s: float = math.inf
 
     def predict(self, x: list[float]) -> float:
         """Linear where steps like it were seen; far beyond, at least as if all time grew with the largest feature."""
@@ -62,7 +61,7 @@ class _LinearModel:
             if value:
                 self.covariance[i][i] += _DRIFT * _PRIOR_VARIANCE[i]
         self.peak = list(map(max, self.peak, x))
-        self.peak_s, self.least_s = max(self.peak_s, seconds), min(self.least_s, seconds)
+        self.peak_s = max(self.peak_s, seconds)
         projected = [_dot(row, x) for row in self.covariance]
         scale = 1.0 / ((_NOISE * seconds) ** 2 + 1e-12 + _dot(projected, x))
         error = seconds - _dot(self.weights, x)
@@ -98,10 +97,13 @@ class CostModel:
     """Seconds per (cost key, Work). A key that `LaneUse.key` made falls back on the key it was made of."""
 
     _models: dict[Hashable, _LinearModel] = field(default_factory=dict)
+    _launches: dict[Hashable, deque[float]] = field(default_factory=dict)
 
     def knows(self, key: Hashable) -> bool:
         """Whether at least two steps of that key were seen; before, predictions are guesses."""
-        model = self._known(key)
+        model = self._models.get(key)
+        if model is None and isinstance(key, _Shared):
+            return self.knows(key.cost_key)
         return model is not None and model.num_steps >= 2
 
     def seconds(self, key: Hashable, work: Work) -> float:
@@ -112,15 +114,13 @@ class CostModel:
         x = _features(work)
         return max(_dot(list(_PRIOR), x) if model is None else model.predict(x), 1e-6)
 
-    def least_seconds(self, key: Hashable) -> float:
-        """Of the shortest step of that key; 0 where none was seen."""
-        model = self._known(key)
-        return 0.0 if model is None else model.least_s
+    def launch_seconds(self, key: Hashable) -> float:
+        """Of the host, to launch a step of that key, as lately; 0 where none was seen. No step is over sooner."""
+        return min(self._launches.get(key, (0.0,)))
 
-    def _known(self, key: Hashable) -> _LinearModel | None:
-        """What was learned of that key or, where nothing was, of the one it was made of."""
-        model = self._models.get(key)
-        return self._models.get(key.cost_key) if model is None and isinstance(key, _Shared) else model
+    def observe_launch(self, key: Hashable, seconds: float) -> None:
+        """Learns from a launch after which the step was not over yet."""
+        self._launches.setdefault(key, deque(maxlen=_LATELY)).append(seconds)
 
     def observe(self, key: Hashable, work: Work, seconds: float) -> None:
         """Learns from a collected step."""
@@ -137,6 +137,7 @@ class CostModel:
     def forget(self) -> None:
         """Begins anew: what was seen so far says nothing of what will come, for kernels were being compiled."""
         self._models.clear()
+        self._launches.clear()
 
     def errors(self) -> dict[Hashable, tuple[int, float]]:
         """Per key: steps seen, and the recent mean relative error of predictions made before seeing them."""

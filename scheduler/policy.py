@@ -218,7 +218,7 @@ class Deadline:
 
     def _token_quantum(self, group: Group, is_alone: bool) -> Tokens:
         """Rows with one token to do come first; longer ones make the step longer by `tokens_s` at most: than one of
-        such rows alone, or than the shortest there was. What any step takes is no reason to make it smaller.
+        such rows alone, or than the host needs to launch one. What any step takes is no reason to make it smaller.
         """
         short = [s for s in group.states if s.cut.max == 1]
         if len(short) == len(group.states):
@@ -227,8 +227,8 @@ class Deadline:
         group.states = short + long
         work = total_work(s.work for s in short)
         limit_s = self._limits.idle_tokens_s if is_alone and not short else self._limits.tokens_s
-        least_s = self._costs.least_seconds(self._use.key(long[0].cost_key))
-        limit_s += max(least_s, self._seconds(short[0].cost_key, work)) if short else least_s
+        launch_s = self._costs.launch_seconds(long[0].cost_key)
+        limit_s += max(launch_s, self._seconds(short[0].cost_key, work)) if short else launch_s
         tokens = 0
         for state in long:
             fits = self._fitting_tokens(state, work, limit_s)

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -236,3 +237,29 @@ def test_a_program_of_many_parts_gets_no_more_than_one_request_of_another_tenant
     simulation.run([*parts, *(image(f"single{i}", 0.2, tenant="other", **terms) for i in range(3))])
     order = [e.request_id for _, e in simulation.events if isinstance(e, Final)]
     assert order.index("single2") <= 6, "Three of each, and one that had begun."
+
+
+@dataclass
+class GoesOn:
+    """A launch whose step may go on behind it; over whenever somebody looks again."""
+
+    seconds: float
+    is_over: bool
+
+    def done(self) -> bool:
+        was_over, self.is_over = self.is_over, True
+        return was_over
+
+    def wait(self) -> None:
+        self.is_over = True
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_what_launching_takes_is_learned_where_steps_go_on_behind_it(is_over: bool) -> None:
+    """Where a launch is the step itself, its time is no part of a step that is there whatever the step does."""
+    simulation = Simulation()
+    launch = simulation.text.launch
+    simulation.text.launch = lambda batch, slot: GoesOn(launch(batch, slot).seconds, is_over)  # type: ignore
+    simulation.run([text("a", tokens=20)])
+    learned_s = simulation.scheduler.costs.launch_seconds(("text", True))
+    assert learned_s == (0.0 if is_over else pytest.approx(0.0082))
