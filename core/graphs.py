@@ -45,7 +45,7 @@ class GraphPool:
             return Graph(self, function, [])
         self._caches.make_room()  # while it captures, torch's allocator cannot
         graph: Any = torch.cuda.CUDAGraph()
-        with self._keeping() as kept, _uncollected():
+        with self._keeping() as kept, _uncollected(), _own_workspaces():
             graph.capture_begin(pool=self._handle, capture_error_mode="thread_local")
             try:
                 function()
@@ -97,6 +97,22 @@ class Graph:
         self._pool.num_graphs -= 1
         self._kept.clear()
         self._replay = _dropped
+
+
+@contextmanager
+def _own_workspaces() -> Iterator[None]:
+    """What cuBLAS works in is the pool's inside: scratch memory that lives as long as any of the pool's graphs.
+
+    Else graphs would take the one that torch keeps for each stream. Since torch 2.12 it goes with the first graph of
+    that stream that is dropped, and all others write to memory that is somebody else's by then
+    (https://github.com/pytorch/pytorch/issues/193402).
+    """
+    clear: Callable[[], None] = torch._C._cuda_clearCublasWorkspaces
+    clear()
+    try:
+        yield
+    finally:
+        clear()  # nor may what runs outside of graphs work in theirs
 
 
 @contextmanager
