@@ -8,6 +8,7 @@ keep them near one. Pure Python, some 20 microseconds an observation. Knows no m
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from statistics import median
 from typing import NamedTuple
 
 from hemiola.core.step import Work
@@ -21,7 +22,7 @@ _DRIFT = 1e-5  # share of the prior variance that a weight's own variance regain
 _NOISE = 0.1  # a step's seconds scatter by about this share
 _OUTLIER = 4.0  # a step this many times slower than predicted counts as if it were only this slow
 _ERROR_MEMORY = 0.9
-_LATELY = 8  # launches: the shortest of them is one that was not held up, as by compiling
+_LATELY = 9  # launches: few of them are held up, as by compiling
 # Beyond this many times the largest work seen, a line fitted to small steps says little: see `_LinearModel.predict`.
 _TRUSTED_RANGE = 2.0
 
@@ -38,7 +39,8 @@ def _dot(a: list[float], b: list[float]) -> float:
 class _LinearModel:
     """Weights, their covariance, and how wrong predictions were (mean relative error).
 
-    `peak` has the largest value seen of each feature, `peak_s` the seconds of the slowest step seen.
+    `peak` has the largest value seen of each feature, `peak_s` the seconds of the slowest step seen. `last` are the new
+    tokens and the seconds of the last one.
     """
 
     weights: list[float] = field(default_factory=lambda: list(_PRIOR))
@@ -49,6 +51,7 @@ class _LinearModel:
     relative_error: float = 1.0
     peak: list[float] = field(default_factory=lambda: [0.0] * 8)
     peak_s: float = 0.0
+    last: tuple[int, float] = (0, 0.0)
 
     def predict(self, x: list[float]) -> float:
         """Linear where steps like it were seen; far beyond, at least as if all time grew with the largest feature."""
@@ -114,9 +117,14 @@ class CostModel:
         x = _features(work)
         return max(_dot(list(_PRIOR), x) if model is None else model.predict(x), 1e-6)
 
+    def last(self, key: Hashable) -> tuple[int, float]:
+        """New tokens and seconds of the last step of that key; nothing where none was seen."""
+        model = self._models.get(key)
+        return (0, 0.0) if model is None else model.last
+
     def launch_seconds(self, key: Hashable) -> float:
-        """Of the host, to launch a step of that key, as lately; 0 where none was seen. No step is over sooner."""
-        return min(self._launches.get(key, (0.0,)))
+        """What the host needs to launch a step of that key, as lately; 0 where none was seen. None is over sooner."""
+        return median(self._launches.get(key, (0.0,)))
 
     def observe_launch(self, key: Hashable, seconds: float) -> None:
         """Learns from a launch after which the step was not over yet."""
@@ -132,6 +140,7 @@ class CostModel:
         memory = _ERROR_MEMORY if model.num_steps > 1 else 0.0
         error = abs(seconds - predicted) / max(seconds, 1e-6)
         model.relative_error = memory * model.relative_error + (1 - memory) * error
+        model.last = work.new_tokens, seconds
         model.learn(x, min(seconds, _OUTLIER * predicted) if model.num_steps >= 8 else seconds)
 
     def forget(self) -> None:

@@ -225,18 +225,22 @@ class Deadline:
             return Tokens(self._limits.max_batch_tokens)
         long = sorted((s for s in group.states if s.cut.max > 1), key=_urgency)
         group.states = short + long
-        work = total_work(s.work for s in short)
-        limit_s = self._limits.idle_tokens_s if is_alone and not short else self._limits.tokens_s
-        launch_s = self._costs.launch_seconds(long[0].cost_key)
-        limit_s += max(launch_s, self._seconds(short[0].cost_key, work)) if short else launch_s
-        tokens = 0
+        work, key = total_work(s.work for s in short), long[0].cost_key
+        base_s = self._costs.launch_seconds(key)
+        if short:
+            base_s = max(base_s, self._seconds(short[0].cost_key, work))
+        limit_s = base_s + (self._limits.idle_tokens_s if is_alone and not short else self._limits.tokens_s)
+        tokens, took_s = self._costs.last(self._use.key(key))
+        # What a longer one takes is best found out: costs learned from equal chunks alone may be wrong of others.
+        untried = 2 * tokens - len(short) if took_s < base_s + self._limits.tokens_s / 2 else 0
+        fitting = 0
         for state in long:
             fits = self._fitting_tokens(state, work, limit_s)
-            tokens += fits
+            fitting += fits
             work = work.plus(state.work)
             if fits < state.cut.max:
                 break
-        return Tokens(min(len(short) + max(tokens, _LEAST_CHUNK), self._limits.max_batch_tokens))
+        return Tokens(min(len(short) + max(fitting, untried, _LEAST_CHUNK), self._limits.max_batch_tokens))
 
     def _fitting_tokens(self, state: StateView, before: Work, limit_s: float) -> int:
         """How many tokens of the state fit behind the work before it."""
