@@ -127,7 +127,7 @@ class CostModel:
         return median(self._launches.get(key, (0.0,)))
 
     def observe_launch(self, key: Hashable, seconds: float) -> None:
-        """Learns from a launch after which the step was not over yet."""
+        """Learns from a launch that waited for nothing, and after which the step was not over yet."""
         self._launches.setdefault(key, deque(maxlen=_LATELY)).append(seconds)
 
     def observe(self, key: Hashable, work: Work, seconds: float) -> None:

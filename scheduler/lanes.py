@@ -15,12 +15,17 @@ from hemiola.core.step import Batch, Pending, Runner, Slot
 from .cost_model import ALONE, LaneUse
 
 _POLL_S = 20e-6  # how often several lanes are looked at; a sleep of nothing takes about as long
+_GRAPH_S = 2e-3  # a launch that takes the host longer is one of kernel after kernel
 _LAUNCH_S = 1.5e-3  # what a launch may take the host: a denoise step of FLUX begins with some fifty operations
 
 
 @dataclass(slots=True)
 class LaunchedStep:
-    """A launched batch and what was thought of it; whoever collects it reports the difference."""
+    """A launched batch and what was thought of it; whoever collects it reports the difference.
+
+    Fields:
+        launch_s: what the launch took the host.
+    """
 
     runner: Runner[Any]
     batch: Batch
@@ -29,6 +34,7 @@ class LaunchedStep:
     phase: str
     cost_key: Hashable
     predicted_s: float
+    launch_s: float = 0.0
 
 
 class Lane:
@@ -50,6 +56,11 @@ class Lane:
     @property
     def has_room(self) -> bool:
         return len(self.steps) < self.depth
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the device's queue is: behind many kernels in flight, launching more may have to wait for room."""
+        return all(step.launch_s < _GRAPH_S for step in self.steps)
 
     def take_first(self, now_s: float) -> LaunchedStep:
         """The first step in flight, which is done."""

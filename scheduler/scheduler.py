@@ -179,9 +179,10 @@ class Scheduler:
             runner.cancel(batch)
             self._isolate(batch.states, error)
             return True
-        if not pending.done():
-            self.costs.observe_launch(batch.cost_key, self._clock() - slot.now_s)
-        lane.steps.append(LaunchedStep(runner, batch, pending, slot, phase, cost_key, predicted_s))
+        launch_s = self._clock() - slot.now_s
+        if lane.is_clear and not pending.done():
+            self.costs.observe_launch(batch.cost_key, launch_s)
+        lane.steps.append(LaunchedStep(runner, batch, pending, slot, phase, cost_key, predicted_s, launch_s))
         self.running.launched(batch.states)
         return True
 

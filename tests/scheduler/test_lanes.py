@@ -4,11 +4,24 @@ from typing import Any
 
 import pytest
 
+from hemiola.core.request import Sampling, TextRequest
 from hemiola.core.step import Batch, Slot, Whole, Work
 from hemiola.scheduler.lanes import Lane, Lanes, LaunchedStep
-from hemiola.scheduler.simulator import Elapsed
+from hemiola.scheduler.simulator import Elapsed, Simulation
 
 NOTHING: Any = None
+
+
+class Later:
+    """A launch whose step goes on."""
+
+    seconds = None
+
+    def done(self) -> bool:
+        return False
+
+    def wait(self) -> None:
+        """Nobody has to."""
 
 
 def with_steps(*predicted_ms: float, name: str = "x", since_ms: float = 0.0) -> Lane:
@@ -47,3 +60,21 @@ def test_a_step_begins_when_the_one_before_it_was_collected() -> None:
     assert lane.next_end_s == pytest.approx(0.008)
     lane.take_first(now_s=0.010)
     assert lane.next_end_s == pytest.approx(0.015)
+
+
+@pytest.mark.parametrize(("launch_ms", "is_clear"), [(None, True), (0.5, True), (20.0, False)])
+def test_what_launching_takes_is_not_learned_behind_many_kernels(launch_ms: float | None, is_clear: bool) -> None:
+    """The device's queue may be full of them: launches would seem as long as steps, and chunks grow for ever."""
+    simulation = Simulation()
+    lane = simulation.scheduler.lanes.all[0]
+    lane.depth = 2
+    if launch_ms is not None:
+        (before,) = with_steps(100.0).steps
+        before.pending, before.launch_s = Later(), launch_ms / 1e3
+        lane.steps.append(before)
+    launch = simulation.text.launch
+    simulation.text.launch = lambda batch, slot: (launch(batch, slot), Later())[1]  # type: ignore
+    sampling = Sampling(max_tokens=1)
+    simulation.scheduler.submit(TextRequest(id="a", model="text", token_ids=(1, 2), sampling=sampling))
+    simulation.scheduler.step()
+    assert (simulation.scheduler.costs.launch_seconds(("text", True)) > 0) is is_clear
