@@ -38,7 +38,7 @@ class Connection:
 
     Args:
         url: of the server, with or without `/v1`.
-        api_key: sent with every request.
+        api_key: sent with every request to that server, and to no other.
         timeout: seconds without a byte after which an answer is given up.
         max_retries: how often a request of which nothing was done is sent once more: see `retries`.
 
@@ -51,16 +51,14 @@ class Connection:
         _check(url, api_key, timeout)
         self._max_retries = check_integer("max_retries", max_retries, 0, _MOST_RETRIES)
         base = url.rstrip("/").removesuffix("/v1")
-        headers = {"accept-encoding": "identity"}
-        if api_key is not None:
-            headers["authorization"] = f"Bearer {api_key}"
         if not base.startswith(("http://", "https://")):
             raise InvalidRequest("url", f"Invalid 'url': '{url}'. Allowed: http://... or https://...")
         try:
             self._http = httpx.AsyncClient(
                 base_url=base,
-                headers=headers,
+                headers={"accept-encoding": "identity"},
                 timeout=httpx.Timeout(timeout, connect=_CONNECT_S),
+                follow_redirects=False,  # what is sent is for that server alone
                 limits=httpx.Limits(
                     max_connections=MAX_CONNECTIONS,
                     max_keepalive_connections=MAX_CONNECTIONS,
@@ -70,6 +68,7 @@ class Connection:
         except httpx.InvalidURL as error:
             raise InvalidRequest("url", f"Invalid 'url': '{url}'. {error}") from error
         self.url = base
+        self._api_key = api_key
         self._is_closed = False
         self._lock = threading.Lock()
         self._names: set[str] = set()
@@ -139,9 +138,9 @@ class Connection:
         async with self._read(await self._send(method, path, body)) as response:
             return read_json(await response.aread()), response.headers
 
-    async def fetch(self, path: str) -> bytes:
-        """What is there. Raises as `request`."""
-        async with self.request("GET", path) as response:
+    async def fetch(self, url: str) -> bytes:
+        """What is there: a path on the server, or a URL that it told, which may be anybody's. Raises as `request`."""
+        async with self.request("GET", url) as response:
             return await response.aread()
 
     async def retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
@@ -150,8 +149,7 @@ class Connection:
 
     async def _send(self, method: str, path: str, body: bytes | None) -> httpx.Response:
         """One attempt. Raises as `ask_once`."""
-        headers = {} if body is None else {"content-type": "application/json"}
-        request = self._http.build_request(method, path, content=body, headers=headers)
+        request = self._request(method, path, body)
         try:
             response = await self._http.send(request, stream=True)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
@@ -166,6 +164,13 @@ class Connection:
         async with self._read(response):
             problem = error_of_body(await response.aread(), response.status_code)
         raise refused(problem, response.status_code, response.headers)
+
+    def _request(self, method: str, path: str, body: bytes | None) -> httpx.Request:
+        headers = {} if body is None else {"content-type": "application/json"}
+        request = self._http.build_request(method, path, content=body, headers=headers)
+        if self._api_key is not None and _origin(request.url) == _origin(self._http.base_url):
+            request.headers["authorization"] = f"Bearer {self._api_key}"
+        return request
 
     @asynccontextmanager
     async def _read(self, response: httpx.Response) -> AsyncIterator[httpx.Response]:
@@ -249,6 +254,11 @@ def read_json(body: bytes) -> Any:
         return json.loads(body)
     except ValueError as error:
         raise ConnectionLost("The server answered something that is not JSON.") from error
+
+
+def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+    """Who is behind it (RFC 6454, 4): scheme, host and port, which httpx leaves out where it is the scheme's own."""
+    return url.scheme, url.host, url.port
 
 
 def _words(error: Exception) -> str:
