@@ -20,6 +20,7 @@ from hemiola.core.config import (
     Machine,
     ResolvedConfig,
     bound_prepared_operators,
+    lighter_weights,
     resolve,
 )
 from hemiola.core.device import describe_device
@@ -105,10 +106,22 @@ def plan(specs: Sequence[str | Path], config: EngineConfig) -> LoadPlan:
         machine = this_machine(resolved.device)
         resolved = resolve(config, machine, weight_bytes=needed, lanes=lanes, media=media)
     else:
-        total, available = needed + resolved.memory_bytes + resolved.host_bytes, available_host_bytes()
-        if total > available:
-            raise CannotFit(f"Serving {', '.join(s.name for s in served)}", total, available)
+        _check_host(f"Serving {', '.join(s.name for s in served)}", needed, resolved)
     return LoadPlan(served, encoders, shared, weights, resolved)
+
+
+def _check_host(what: str, weight_bytes: int, config: ResolvedConfig) -> None:
+    """
+    Raises:
+        CannotFit: weights, arena and host tier do not fit a CPU's memory together.
+    """
+    total, available = weight_bytes + config.memory_bytes + config.host_bytes, available_host_bytes()
+    if total <= available:
+        return
+    hint = f"Lower the engine's 'memory_bytes' or 'host_bytes', by {-(-(total - available) // 2**20):,} MiB in all."
+    if weight_bytes >= available:
+        hint = lighter_weights(weight_bytes, config.dtype)
+    raise CannotFit(what, total, available, hint)
 
 
 def find_models(specs: Sequence[str | Path], config: EngineConfig) -> tuple[Sources, Sources, dict[str, ModelSource]]:

@@ -43,6 +43,11 @@ ACTIVATION_BYTES_PER_PIXEL = 2 << 10
 MAX_PIXELS = 2048 * 2048
 MAX_FRAME_PIXELS = 1280 * 720
 MAX_FRAMES = 161  # 10 s at 16 frames a second
+# By which activations are estimated.
+_LIMITS: dict[LaneName, tuple[str, ...]] = {
+    "language": ("max_batch_tokens",),
+    "media": ("max_pixels", "max_frame_pixels", "max_frames"),
+}
 
 # What the numbers of an EngineConfig may be, so that none is absurd: what fits is found out later.
 _BYTES = 1 << 60
@@ -278,7 +283,7 @@ def resolve(
         GPU_GRAPH_BYTES if lane != "media" or media is None else media.graph_bytes for lane in activations
     )
     taken = {"weights": weight_bytes, "activations": sum(activations.values()), "graphs": graph_bytes}
-    arena = _gpu_arena(device, machine, taken) if is_gpu else (CPU_ARENA_BYTES, usual)
+    arena = _gpu_arena(device, machine, taken, config, lanes) if is_gpu else (CPU_ARENA_BYTES, usual)
     resolved = ResolvedConfig(
         device=device,
         dtype=_resolve_dtype(config.dtype, is_gpu, notes),
@@ -299,8 +304,15 @@ def resolve(
         notes=notes,
     )
     if is_gpu and resolved.memory_bytes > arena[0]:
-        raise CannotFit("The arena that was asked for", resolved.memory_bytes, arena[0])
+        hint = "Lower the engine's 'memory_bytes', or leave it out for all that is left."
+        raise CannotFit("The arena that was asked for", resolved.memory_bytes, arena[0], hint)
     return resolved
+
+
+def lighter_weights(weight_bytes: int, dtype: str) -> str:
+    """What helps where the weights alone do not fit, for people."""
+    narrower = ", or say 'bfloat16' as the engine's 'dtype'" if dtype == "float32" else ""
+    return f"The weights alone take {_mib(weight_bytes)}: name fewer or smaller models{narrower}."
 
 
 def _resolve_device(asked: str, machine: Machine, notes: dict[str, str]) -> str:
@@ -330,15 +342,30 @@ def _activation_bytes(lane: LaneName, config: EngineConfig, max_batch_tokens: in
     return GPU_ACTIVATION_BYTES + ACTIVATION_BYTES_PER_PIXEL * config.max_pixels
 
 
-def _gpu_arena(device: str, machine: Machine, taken: Mapping[str, int]) -> tuple[int, str]:
+def _gpu_arena(
+    device: str, machine: Machine, taken: Mapping[str, int], config: EngineConfig, lanes: Sequence[LaneName]
+) -> tuple[int, str]:
     """What all the rest leaves of the GPU, and how that came about."""
     free = (machine.gpu_free_bytes or machine.gpu_bytes)[int(device.removeprefix("cuda:"))]
     usable = free - GPU_MARGIN_BYTES
     arena = usable - sum(taken.values())
     if arena <= 0:
-        raise CannotFit("The models with room for their activations", sum(taken.values()), usable)
+        if usable <= 0:
+            hint = f"{_mib(GPU_MARGIN_BYTES)} stay free of what is free: free more of it, or name another 'device'."
+        elif taken["weights"] >= usable:
+            hint = lighter_weights(taken["weights"], config.dtype)
+        else:
+            hint = _smaller_steps(config, lanes)
+        raise CannotFit("Room for weights, activations and graphs", sum(taken.values()), max(usable, 0), hint)
     parts = ", ".join(f"{_mib(nbytes)} for {what}" for what, nbytes in taken.items())
     return arena, f"{_mib(free)} that are free less {parts}, {_mib(GPU_MARGIN_BYTES)} kept free"
+
+
+def _smaller_steps(config: EngineConfig, lanes: Sequence[LaneName]) -> str:
+    """What of the config takes less for activations if it is lowered, for people."""
+    limits = "', '".join(limit for lane in lanes for limit in _LIMITS[lane])
+    lower = limits if config.activation_bytes is None else "activation_bytes"
+    return f"Lower the engine's '{lower}', or name fewer or smaller models."
 
 
 def _default_threads(machine: Machine, env: Environment) -> tuple[int, str]:

@@ -170,8 +170,10 @@ class DecodeGraphs:
 
     def _take_padding_page(self) -> None:
         if not self._padding.pages:
-            if isinstance(self._kv.grow(self._padding, 1), Shortfall):
-                raise CannotFit("The page of decode graphs' padding rows", self._kv.page_bytes, self._kv.arena.nbytes)
+            missing = self._kv.grow(self._padding, 1)
+            if isinstance(missing, Shortfall):
+                what = f"Beside what is in use already, the padding of decode graphs of '{self._kv.page_class.name}'"
+                raise CannotFit(what, missing.nbytes, 0, "Raise the engine's 'memory_bytes'.")
             self._kv.clear(self._padding.pages)
 
     def _step(self, captured: _Captured) -> None:

@@ -166,6 +166,10 @@ def test_a_benchmark_prints_one_json_object_and_fails_below_its_targets(
         (["image", "a fox", "-m", "dummy:llama-tiny"], ["'--model': 'dummy:llama-tiny' makes no image. ", IMAGE]),
         (["video", "a fox", "-m", "dummy:z-image-tiny"], ["'dummy:z-image-tiny' makes no video", CLIP]),
         (["chat", "hi", "-m", CHAT, "--memory-mib", "1"], [f"KV cache of '{CHAT}'", "'--memory-mib' to 2 MiB or more"]),
+        (
+            ["chat", "hi", "-m", CHAT, "--memory-mib", str(1 << 30)],
+            ["Lower the engine's '--memory-mib' or", "MiB in all"],
+        ),
         (["image", "a fox", "--memory-mib", "1"], ["but 1024.0 KiB", "'size', or raise the engine's '--memory-mib'"]),
         (["chat", "hi", "-m", IMAGE, "-m", CLIP], [f"none of '{IMAGE}', '{CLIP}' makes text", CHAT]),
         (["chat", "hi", "-m", CHAT, "-m", "b=dummy:llama-tiny"], [f"each of '{CHAT}', 'b' makes text. Allowed: one"]),

@@ -1,6 +1,7 @@
 """What is refused before or while models are loaded, and how it is said."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,27 @@ def test_more_memory_than_there_is() -> None:
     error = refused(CHAT, memory_bytes=1 << 50)
     assert isinstance(error, CannotFit)
     assert error.bytes_needed > 1 << 50 > error.bytes_available > 0
+
+
+def test_more_memory_than_there_is_says_which_option_to_lower_by_how_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message named none."""
+    monkeypatch.setattr(compose, "available_host_bytes", lambda: 500 << 20)
+    sizes: dict[str, Any] = {"memory_bytes": 400 << 20, "host_bytes": 200 << 20}
+    error = refused(CHAT, **sizes)
+    found = re.search(r"Lower the engine's 'memory_bytes' or 'host_bytes', by ([\d,]+) MiB in all\.$", error.message)
+    assert found is not None, error.message
+    less = int(found[1].replace(",", "")) << 20
+    assert compose.plan((CHAT,), EngineConfig(**sizes | {"memory_bytes": sizes["memory_bytes"] - less})).served
+    with pytest.raises(CannotFit):
+        compose.plan((CHAT,), EngineConfig(**sizes | {"memory_bytes": sizes["memory_bytes"] - less + (1 << 20)}))
+
+
+@pytest.mark.parametrize(("dtype", "is_named"), [("auto", True), ("bfloat16", False)])
+def test_weights_that_no_smaller_arena_helps(monkeypatch: pytest.MonkeyPatch, dtype: str, is_named: bool) -> None:
+    monkeypatch.setattr(compose, "available_host_bytes", lambda: 8 << 30)
+    message = refused("dummy:llama-8b", dtype=dtype).message
+    assert "weights alone take" in message and "fewer or smaller models" in message and "'memory_bytes'" not in message
+    assert ("'bfloat16' as the engine's 'dtype'" in message) is is_named
 
 
 def test_an_arena_too_small_for_the_pages_of_a_model() -> None:

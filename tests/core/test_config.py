@@ -1,7 +1,8 @@
 """What is asked of an engine becomes one record with nothing left open, or an error that names the field."""
 
 import math
-from dataclasses import fields
+import re
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hemiola.core.config import (
     GPU_GRAPH_BYTES,
     EngineConfig,
     Environment,
+    LaneName,
     LaneNeed,
     Machine,
     read_environment,
@@ -96,11 +98,59 @@ def test_weights_that_fill_the_gpu_are_refused_with_both_figures() -> None:
         resolve(EngineConfig(), GPU, weight_bytes=90 * GIB, environment=CALM)
     assert caught.value.bytes_needed > 90 * GIB
     assert caught.value.bytes_available < 80 * GIB
+    assert caught.value.message.endswith("The weights alone take 92,160 MiB: name fewer or smaller models.")
+
+
+def test_a_gpu_that_others_fill_is_not_blamed_on_the_models() -> None:
+    """Less than nothing could be had."""
+    full = replace(GPU, gpu_free_bytes=(GIB, 80 * GIB))
+    with pytest.raises(CannotFit, match=r"2,048 MiB stay free of what is free: .* another 'device'") as caught:
+        resolve(EngineConfig(), full, weight_bytes=GIB, environment=CALM)
+    assert caught.value.bytes_available == 0
+    assert resolve(EngineConfig(device="cuda:1"), full, weight_bytes=GIB, environment=CALM).memory_bytes > 0
+
+
+def test_wide_weights_that_fill_the_gpu_may_be_narrower() -> None:
+    with pytest.raises(CannotFit, match="or say 'bfloat16' as the engine's 'dtype'"):
+        resolve(EngineConfig(dtype="float32"), GPU, weight_bytes=90 * GIB, environment=CALM)
+    assert resolve(EngineConfig(dtype="bfloat16"), GPU, weight_bytes=45 * GIB, environment=CALM).memory_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("lanes", "asked", "lower", "named"),
+    [
+        (("language",), {"max_batch_tokens": 32 << 10}, {"max_batch_tokens": 1 << 10}, ["max_batch_tokens"]),
+        (
+            ("media",),
+            {"max_pixels": 1 << 23},
+            {"max_pixels": 1 << 20},
+            ["max_pixels", "max_frame_pixels", "max_frames"],
+        ),
+        (("language", "media"), {"activation_bytes": 10 * GIB}, {"activation_bytes": GIB}, ["activation_bytes"]),
+    ],
+)
+def test_activations_that_leave_no_arena_name_what_makes_them_smaller(
+    lanes: tuple[LaneName, ...], asked: dict[str, int], lower: dict[str, int], named: list[str]
+) -> None:
+    """The message named nothing that helps. What it names does."""
+    machine = Machine(num_cores=2, gpu_names=("a GPU",), gpu_bytes=(24 * GIB,))
+
+    def arena(options: dict[str, Any]) -> int:
+        config = EngineConfig(**options)
+        return resolve(config, machine, weight_bytes=14 * GIB, lanes=lanes, environment=CALM).memory_bytes
+
+    with pytest.raises(
+        CannotFit, match=r"^Room for weights, activations and graphs needs .* Lower the engine's"
+    ) as raised:
+        arena(asked)
+    assert re.findall(r"'(\w+)'", raised.value.message) == named
+    assert arena(lower) > 0
 
 
 def test_an_arena_larger_than_the_gpu_has_left_is_refused() -> None:
-    with pytest.raises(CannotFit):
+    with pytest.raises(CannotFit, match=r"Lower the engine's 'memory_bytes', or leave it out"):
         resolve(EngineConfig(memory_bytes=79 * GIB), GPU, weight_bytes=16 * GIB, environment=CALM)
+    assert resolve(EngineConfig(), GPU, weight_bytes=16 * GIB, environment=CALM).memory_bytes > 40 * GIB
 
 
 def test_what_was_asked_is_kept_without_a_note() -> None:

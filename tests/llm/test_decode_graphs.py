@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from hemiola.core.errors import CannotFit
 from hemiola.core.graphs import Graph, GraphPool
 from hemiola.core.request import TextRequest
 from hemiola.kernels.attention.paged_torch import TorchPagedAttention
@@ -70,6 +71,21 @@ def test_the_padding_page_may_move(make_runner: MakeRunner) -> None:
     assert page_class.vacate([span], lambda: False)
     expected = Driver(make_runner()).run(ask("b", range(2, 30)))
     assert Driver(runner).run(ask("b", range(2, 30))) == expected
+
+
+def test_no_page_for_padding_says_that_others_have_them_all(make_runner: MakeRunner) -> None:
+    """It compared one page with the whole arena: it needs 3.0 KiB, but 24576.0 KiB can be had."""
+    runner = make_runner(graph_pool=pool())
+    page_class = runner.kv_cache.page_class
+    while isinstance(page_class.take(1, "others"), list):
+        pass
+    words = r"^Beside what is in use already, .* of 'tiny' needs ([\d.]+) KiB, but 0\.0 KiB .*'memory_bytes'\.$"
+    assert runner.steps.graphs is not None
+    with pytest.raises(CannotFit, match=words) as refused:
+        runner.steps.graphs.build(1)
+    assert refused.value.bytes_needed == page_class.page_bytes
+    page_class.free([next(iter(page_class.held))], "others")
+    runner.steps.graphs.build(1)
 
 
 def test_attention_without_fixed_plans_has_no_graphs(make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch) -> None:
