@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from ...core.errors import UnsupportedModel
+from ...core.hub import one_line
 from ...kernels.attention import ScoreOptions, needs_of
 from .base import Attend, ModelShape
 
@@ -109,7 +110,8 @@ class TransformersDecoder:
             with torch.inference_mode():
                 self._run(tokens, torch.arange(2, device=tokens.device), record)
         except (AssertionError, TypeError, AttributeError) as error:
-            raise UnsupportedModel(f"{type(self._model).__name__} cannot run on a flattened batch: {error}") from error
+            name = type(self._model).__name__
+            raise UnsupportedModel(f"{name} cannot run on a flattened batch: {one_line(error)}") from error
         return seen
 
 

@@ -85,6 +85,20 @@ def test_layers_without_attention_are_refused() -> None:
         load(config, load_format="dummy")
 
 
+def test_what_a_library_says_of_a_forward_is_quoted_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was quoted uncut."""
+
+    def forward(*_: Any, **__: Any) -> None:
+        raise TypeError("unexpected keyword\n'position_ids'\n\nKnown are: " + "input_ids, " * 100)
+
+    monkeypatch.setattr(transformers.Starcoder2ForCausalLM, "forward", forward)
+    config = transformers.Starcoder2Config(vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
+    with pytest.raises(UnsupportedModel) as refused:
+        load(config, load_format="dummy")
+    words = "Starcoder2ForCausalLM cannot run on a flattened batch: unexpected keyword 'position_ids'"
+    assert refused.value.message == words
+
+
 def test_attention_that_takes_no_interface_is_refused() -> None:
     """Falcon looks its attention up in a table of its own: a KeyError there."""
     config = transformers.FalconConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
