@@ -228,7 +228,7 @@ class Deadline:
         work, key = total_work(s.work for s in short), long[0].cost_key
         base_s = self._costs.launch_seconds(key)
         if short:
-            base_s = max(base_s, self._seconds(short[0].cost_key, work))
+            base_s = max(base_s, self._short_seconds(short[0].cost_key, key, work))
         limit_s = base_s + (self._limits.idle_tokens_s if is_alone and not short else self._limits.tokens_s)
         tokens, took_s = self._costs.last(self._use.key(key))
         # What a longer one takes is best found out: costs learned from equal chunks alone may be wrong of others.
@@ -241,6 +241,13 @@ class Deadline:
             if fits < state.cut.max:
                 break
         return Tokens(min(len(short) + max(fitting, untried, _LEAST_CHUNK), self._limits.max_batch_tokens))
+
+    def _short_seconds(self, key: Hashable, mixed_key: Hashable, work: Work) -> float:
+        """Of rows with one token to do. While longer ones run in every step, steps of such rows alone teach nothing of
+        contexts that have grown since; steps with longer ones do.
+        """
+        keys = [key, mixed_key] if self._costs.knows(self._use.key(mixed_key)) else [key]
+        return min(self._seconds(each, work) for each in keys)
 
     def _fitting_tokens(self, state: StateView, before: Work, limit_s: float) -> int:
         """How many tokens of the state fit behind the work before it."""
