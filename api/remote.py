@@ -19,7 +19,7 @@ from hemiola.core.request import MediaRequest, Request
 from .frames import PrivateFolders
 from .incoming import FrameReader
 from .link import ENGINE_MODULE, EngineLink
-from .restarts import Deaths, Restarts
+from .restarts import Deaths, Restarts, Starts
 from .stats import EngineStats
 from .wire import (
     Abort,
@@ -47,7 +47,6 @@ log = logging.getLogger(__name__)
 State = Literal["new", "starting", "ready", "restarting", "down", "closed"]
 
 _STOP_WAIT_S = 10.0
-_STARTING = "The engine is starting."  # for the first time or again: it is worth asking once more
 _PLAIN_ERRORS = {error.code: error for error in (ModelNotFound, UnsupportedModel, CorruptWeights, EngineDied)}
 
 
@@ -99,6 +98,7 @@ class RemoteEngine:
         self._queries: dict[int, Future[Any]] = {}
         self._query_ids = itertools.count()
         self._deaths = Deaths(restarts or Restarts())
+        self._starts = Starts()
         self._error: HemiolaError | None = None
         self._thread = threading.Thread(target=self._run, name="hemiola-remote", daemon=True)
 
@@ -106,6 +106,7 @@ class RemoteEngine:
 
     def begin(self) -> None:
         """Starts the process, and returns at once."""
+        self._starts.begin(time.monotonic())
         self._become("starting")
         self._thread.start()
 
@@ -199,7 +200,7 @@ class RemoteEngine:
             self._unfinished[request.id] = isinstance(request, MediaRequest)
             if not self._link.send(command):
                 del self._unfinished[request.id]  # the process has just ended, and another is about to start
-                raise Overloaded(_STARTING)
+                raise self._starts.not_yet(time.monotonic())
             self._num_sent += 1
 
     def _refuse_unless_open(self) -> None:
@@ -216,7 +217,7 @@ class RemoteEngine:
             return Overloaded("The server is stopping.")
         if self.state == "down":
             return EngineDied(f"There is no engine: {self._error.message if self._error else ''}")
-        return Overloaded(_STARTING)
+        return self._starts.not_yet(time.monotonic())
 
     def abort(self, request_id: str) -> None:
         """Ends a request with Failed(`request_aborted`), if it has not ended."""
@@ -252,7 +253,7 @@ class RemoteEngine:
             if self.state != "ready":
                 future.set_exception(self._why_not_ready())
             elif self._link is None or not self._link.send(command(query)):
-                future.set_exception(Overloaded(_STARTING))
+                future.set_exception(self._starts.not_yet(time.monotonic()))
             else:
                 self._queries[query] = future
         return future
@@ -317,6 +318,7 @@ class RemoteEngine:
                     self._on_line(line)
             case Ready(start_report):
                 self.report = start_report
+                self._starts.end(time.monotonic())
                 self._become("ready")
             case StartFailed(code, message):
                 self._error = _error(code, message)
@@ -369,6 +371,7 @@ class RemoteEngine:
             self._give_up(self._error)
             return False
         self.num_restarts += 1
+        self._starts.begin(time.monotonic() + pause_s)
         log.error("Starting it again.")
         with self._changed:
             self._changed.wait_for(lambda: self.state == "closed", pause_s)

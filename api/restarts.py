@@ -1,7 +1,9 @@
-"""How often a dead engine is started again, and how soon. Knows times alone."""
+"""How often a dead engine is started again, how soon, and when it will be there. Knows times alone."""
 
 from collections import deque
 from dataclasses import dataclass, field
+
+from hemiola.core.errors import Overloaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +33,22 @@ class Deaths:
 
     def __str__(self) -> str:
         return f"{len(self.times)} deaths in {self.times[-1] - self.times[0]:.0f} s"
+
+
+@dataclass(slots=True)
+class Starts:
+    """How long one engine's starts take. The last one tells when the present one will be over."""
+
+    begun_s: float = 0.0
+    took_s: float = 0.0
+
+    def begin(self, now_s: float) -> None:
+        self.begun_s = now_s
+
+    def end(self, now_s: float) -> None:
+        self.took_s = now_s - self.begun_s
+
+    def not_yet(self, now_s: float) -> Overloaded:
+        """What whoever asks meanwhile is told: it is worth asking once more, and when, if that can be known."""
+        left_s = self.begun_s + self.took_s - now_s
+        return Overloaded("The engine is starting.", left_s if left_s > 0 else None)

@@ -88,9 +88,17 @@ class CannotFit(HemiolaError):
 
 
 class Overloaded(HemiolaError):
-    """Not now: the queue is full or the engine is stopping."""
+    """Not now: the queue is full or the engine is stopping.
+
+    Args:
+        retry_after_s: when it will be worth trying again, where that is known.
+    """
 
     code = "server_overloaded"
+
+    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class RequestAborted(HemiolaError):

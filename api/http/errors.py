@@ -3,6 +3,7 @@
 Messages are for people; they are bounded, and what a failure of ours says of files and addresses is left out.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -101,11 +102,17 @@ def problem_of(error: BaseException, *, retry_after_s: int = 2) -> Problem:
         return Problem(504, SERVER, "The time limit has passed.", "timeout")
     for kind, status, type_, code in RULES:
         if isinstance(error, kind):
-            headers = {"retry-after": str(retry_after_s)} if status == 503 else {}
+            headers = {"retry-after": str(_wish_s(error, retry_after_s))} if status == 503 else {}
             if status == 429:  # of a quota, which asking again at once does not mend
                 headers = {"x-should-retry": "false"}
             return Problem(status, type_, error.message, code or error.code, param_of(error), headers)
     return Problem(500, SERVER, "The server failed to handle this request.", "internal_error")
+
+
+def _wish_s(error: BaseException, least_s: int) -> int:
+    """After how many seconds it is worth trying again."""
+    known_s = error.retry_after_s if isinstance(error, Overloaded) else None
+    return max(least_s, math.ceil(known_s or 0))
 
 
 def param_of(error: HemiolaError) -> str | None:

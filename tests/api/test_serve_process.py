@@ -187,7 +187,7 @@ def test_a_server_from_its_start_to_its_end_with_a_death_of_its_engine_between(t
             assert [error["code"] for error in chat.errors] == ["internal_error"] and chat.frames[-1] == "[DONE]"
         assert served.health() == 503
         refused = ask(served.url, **key)
-        assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
+        assert refused.status_code == 503 and 2 <= int(refused.headers["retry-after"]) <= 60
         assert refused.json()["error"]["message"] == "The engine is starting."
         assert wait_until(lambda: served.health() == 200, 60)
         assert ask(served.url, **key).status_code == 200
