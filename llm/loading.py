@@ -51,16 +51,22 @@ def load_model(
     """
     config = _config_of(source)
     length = context_len(source) if isinstance(source, Path) else None
-    model = _load(config, source if load_format == "auto" else None, dtype, device, backends or {}, has_head)
+    folder = source if isinstance(source, Path) and load_format == "auto" else None
+    model = _load(config, folder, dtype, device, backends or {}, has_head)
     if length is not None:
         model.shape = replace(model.shape, max_len=length)  # as the edge reads it
     return model
 
 
 def _load(
-    config: Any, source: Any, dtype: torch.dtype, device: torch.device, choices: Mapping[str, str], has_head: bool
+    config: Any,
+    folder: Path | None,
+    dtype: torch.dtype,
+    device: torch.device,
+    choices: Mapping[str, str],
+    has_head: bool,
 ) -> LanguageModel:
-    folder = source if isinstance(source, Path) else None
+    """With the weights of the folder; with random ones where there is none."""
     reason = "asked for" if choices.get("model") == "transformers" else _why_not_own(config)
     log.info("model: %s -> %s", config.model_type, f"transformers ({reason})" if reason else "own decoder")
     if reason is None:

@@ -128,10 +128,10 @@ class Eager:
         costs.observe(key, work, end_s - begun_s)
 
 
-def prefilled(device: Eager, costs: CostModel, num_prompts: int = 16) -> None:
-    """Prompts of 1,024, which decode as soon as they are through."""
+def prefilled(device: Eager, costs: CostModel) -> None:
+    """16 prompts of 1,024, which decode as soon as they are through."""
     limits = Limits(0.005, 0.010, 0.040, max_batch_tokens=8192)
-    policy, left, num_decoding = Deadline(costs, limits), [1024] * num_prompts, 0
+    policy, left, num_decoding = Deadline(costs, limits), [1024] * 16, 0
     while left:
         short = [State(Tokens(1), Work(1, 1, 1100, 1100), "decode") for _ in range(num_decoding)]
         long = [prompt(count, 1024 - count) for count in left]
